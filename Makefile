@@ -123,12 +123,19 @@ testbed: $(PLIANT)
 
 ## Apache Kafka, Apache Flink and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs
 ## Java 17, Maven, Node.js and Python with venv (Debian: openjdk-17-jdk-headless maven npm python3-venv) and Go 1.26; fetches
-## brokers and clients below target/.
+## brokers and clients below target/. KAFKA_DATA is the folder of the tables that Flink reads; without it numbers are drawn.
+## What comes of it is target/kafka/record.json; KAFKA_RECORD=docs/kafka.json KAFKA_PAGE=docs/kafka.md puts it there.
+KAFKA_DATA ?=
+KAFKA_RECORD ?= target/kafka/record.json
+KAFKA_PAGE ?=
 kafka: $(QUICK) target/kafka/ready
 	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
 		--record target/kafka/brokers$$brokers.json || exit 1; done
-	for what in lossy clients flink; do target/kafka/venv/bin/python bench/kafka/$$what.py $(QUICK) target/kafka \
+	for what in lossy clients; do target/kafka/venv/bin/python bench/kafka/$$what.py $(QUICK) target/kafka \
 		--record target/kafka/$$what.json || exit 1; done
+	target/kafka/venv/bin/python bench/kafka/flink.py $(QUICK) target/kafka $(addprefix --data ,$(KAFKA_DATA)) \
+		--record target/kafka/flink.json
+	python3 bench/kafka/record.py target/kafka $(KAFKA_RECORD) $(KAFKA_PAGE)
 
 target/kafka/ready: bench/kafka/pom.xml bench/kafka/flink/pom.xml bench/kafka/flink/Means.java bench/kafka/requirements.txt \
 		$(wildcard bench/kafka/go/* bench/kafka/js/*)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Eight unmodified clients of Kafka through a door: whole, with loss in three patterns, and while a leader moves under loss.
+"""Eight unmodified clients of Kafka through a door: whole, with loss in three patterns, with records in messages, and while a
+leader moves under loss.
 
 Usage: clients.py PLIANT FOLDER [--records N] [--record FILE]
 FOLDER is that of run.py, with the programs of go/ and js/ beside the broker; `make kafka` prepares it.
@@ -136,6 +137,30 @@ def patterns(direct, through, door, found, asked, note):
                  (sum(ranges) / len(ranges) < 2) == (pattern == "uniform"))
 
 
+def in_messages(direct, through, door, found, asked, note):
+    """Each client is the first to read some topic whose records travel in messages."""
+    before = 0
+    for name, (_, read) in found.items():
+        for codec in ["none", "gzip"]:
+            topic = f"messages-{name}-{codec}"
+            create(direct, topic, 1)
+            values = text_values(asked.records, topic)
+            librdkafka_produce(direct, topic, values, codec)
+            got, positions = read(through, topic, ends_of(values))
+            ledger = door.ledger(topic)
+            right = got == kept(by_offset(values), ledger)
+            at_end = list(map(positions.get, range(PARTITIONS))) == ends_of(values)
+            carried = door.ask("status")["kafka_responses_in_messages"]
+            lost = sum(row["lost"] for row in ledger.values())
+            note(f"in messages, {codec}, {name}: all records but those that the ledger names ({lost} of {len(values)}), "
+                 "positions at the end, within the bound", right and at_end and within_the_bound(ledger))
+            print(f"{carried - before} responses in messages", flush=True)
+            if not right or not at_end:
+                print(f"{len(got)} of {len(kept(by_offset(values), ledger))}, {positions} of {ends_of(values)}")
+            before = carried
+    note(f"in messages: responses travelled so ({before})", before >= len(found))
+
+
 def leader_moves(pliant, folder, asked, note):
     """All clients read while records come, and a broker is killed that leads a partition."""
     cluster = Cluster(folder, 3)
@@ -189,6 +214,7 @@ def lossy_door(pliant, folder, bootstrap):
     (folder / "ledger").unlink(missing_ok=True)
     rules = "".join(f'[kafka.topics."{pattern}-*"]\nmin_delivery = {MIN_DELIVERY}\nwhen = "always"\npattern = "{pattern}"\n'
                     for pattern in PATTERNS)
+    rules += f'[kafka.topics."messages-*"]\nmin_delivery = {MIN_DELIVERY}\nwhen = "always"\ncarry = "messages"\n'
     return Door(pliant, folder, bootstrap, rules, f'kafka_ledger = "{folder / "ledger"}"\n')
 
 
@@ -229,6 +255,7 @@ def main():
         found = clients(cluster, folder)
         whole(direct, f"127.0.0.1:{door.port}", found, asked, note)
         patterns(direct, f"127.0.0.1:{door.port}", door, found, asked, note)
+        in_messages(direct, f"127.0.0.1:{door.port}", door, found, asked, note)
     finally:
         if door:
             door.end()

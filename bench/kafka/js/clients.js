@@ -56,9 +56,7 @@ async function consume(kafka, topic, seconds, ends) {
 
 async function main([name, verb, bootstrap, topic, ...more]) {
   if (name !== "kafkajs") throw new Error(`there is no client \`${name}\``)
-  // A broker that is down resets connections behind a door, where it would refuse them; by default kafkajs gives up after five.
-  const retry = { retries: 20, maxRetryTime: 2000 }
-  const kafka = new Kafka({ clientId: "pliant", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry })
+  const kafka = new Kafka({ clientId: "pliant", brokers: [bootstrap], logLevel: logLevel.NOTHING })
   if (verb === "produce") return produce(kafka, topic, more[0])
   if (verb === "consume") return consume(kafka, topic, Number(more[0]), more.slice(1).map(Number))
   throw new Error(`\`${verb}\` is neither produce nor consume`)

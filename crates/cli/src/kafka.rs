@@ -56,16 +56,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 fn page(topic: &str, ledgers: &[KafkaLedger]) -> String {
     let mut page = String::new();
     for ledger in ledgers {
-        let KafkaLedger { class, topic_id, partition, fetched, lost, lost_offsets, truncated } = ledger;
+        let KafkaLedger { class, topic_id, partition, fetched, lost, unsettled, lost_offsets, truncated } = ledger;
         let share = if *fetched == 0 { 0.0 } else { 100.0 * *lost as f64 / *fetched as f64 };
         let id = if topic_id.is_empty() { String::new() } else { format!(" (id {topic_id})") };
         let range =
             |&(first, last): &(i64, i64)| if first == last { first.to_string() } else { format!("{first}-{last}") };
         let offsets: Vec<String> = lost_offsets.iter().map(range).collect();
+        let may = if *unsettled == 0 { String::new() } else { format!(", {unsettled} more may be") };
         let more = if *truncated { " and more" } else { "" };
         writeln!(
             page,
-            "{topic}{id}, partition {partition}, class {class}: {lost} of {fetched} records left out ({share:.2} %)"
+            "{topic}{id}, partition {partition}, class {class}: {lost} of {fetched} records lost ({share:.2} %){may}"
         )
         .expect("writing to a string succeeds");
         if !offsets.is_empty() {
@@ -87,12 +88,14 @@ mod tests {
             partition: 3,
             fetched: 200,
             lost: 5,
+            unsettled: 9,
             lost_offsets: vec![(7, 7), (10, 13)],
             truncated: true,
         };
         let none = KafkaLedger {
             fetched: 0,
             lost: 0,
+            unsettled: 0,
             lost_offsets: vec![],
             truncated: false,
             topic_id: "ab".into(),
@@ -100,8 +103,8 @@ mod tests {
         };
         assert_eq!(
             page("clicks", &[ledger, none]),
-            "clicks, partition 3, class bulk: 5 of 200 records left out (2.50 %)\n  7 10-13 and more\n\
-             clicks (id ab), partition 3, class bulk: 0 of 0 records left out (0.00 %)\n"
+            "clicks, partition 3, class bulk: 5 of 200 records lost (2.50 %), 9 more may be\n  7 10-13 and more\n\
+             clicks (id ab), partition 3, class bulk: 0 of 0 records lost (0.00 %)\n"
         );
     }
 }

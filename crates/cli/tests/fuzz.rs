@@ -21,6 +21,8 @@ mod fetch_protocol;
 mod frame_parser;
 #[path = "../../../fuzz/checks/handshake_sequence.rs"]
 mod handshake_sequence;
+#[path = "../../../fuzz/checks/kafka_apart.rs"]
+mod kafka_apart;
 #[path = "../../../fuzz/checks/kafka_records.rs"]
 mod kafka_records;
 #[path = "../../../fuzz/checks/object_request.rs"]
@@ -128,6 +130,11 @@ fn handshakes_survive_an_attacker() {
 #[test]
 fn fetches_survive_what_is_said() {
     replay("fetch_protocol", &[], 5_000, fetch_protocol::check);
+}
+
+#[test]
+fn responses_are_put_together_or_refused() {
+    replay("kafka_apart", &[], 5_000, kafka_apart::check);
 }
 
 #[test]

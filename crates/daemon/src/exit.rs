@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_handover::ServiceRule;
-use pliant_net::bundle::{AcceptedStream, AcceptedStreams, reset_code};
+use pliant_net::bundle::{AcceptedStream, AcceptedStreams, ExpectedMessages, reset_code};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::header::{CONNECTED, Service, StreamHeader};
+use crate::header::{Service, StreamHeader, connected};
 use crate::lossy::{Path, carry};
 use crate::relay::relay;
 use crate::shared::Shared;
@@ -49,16 +49,20 @@ async fn serve_one(accepted: AcceptedStream, shared: &Shared) {
     };
     match connect(&service, name.as_deref(), shared).await {
         Ok(tcp) => {
-            if stream.write_all(&[CONNECTED]).await.is_err() {
+            // Without a ledger nothing is left out.
+            let lossy = lossy.as_ref().zip(shared.lossy.as_ref());
+            let expected = lossy
+                .filter(|(rules, _)| rules.carries_messages())
+                .and_then(|_| shared.node.expect_messages(&class).ok());
+            if stream.write_all(&connected(expected.as_ref().map(ExpectedMessages::token))).await.is_err() {
                 return;
             }
-            match (&lossy, &shared.lossy) {
-                (Some(rules), Some(exit)) => {
+            match lossy {
+                Some((rules, exit)) => {
                     let path = Path { node: &shared.node, peer, class };
-                    carry(tcp, stream, &path, rules, exit).await;
+                    carry(tcp, stream, &path, rules, exit, expected.as_ref()).await;
                 }
-                // Without a ledger nothing is left out.
-                _ => relay(tcp, stream).await,
+                None => relay(tcp, stream).await,
             }
         }
         Err(code) => stream.reset(code),

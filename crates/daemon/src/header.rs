@@ -1,13 +1,38 @@
 //! What a door says to an exit, and what an exit answers.
 //!
 //! A stream's header is the service, `HOST:PORT`. For a broker of a Kafka cluster whose records need not all arrive, a line
-//! with the rules about topics follows. The first byte that comes back says that the connection to it stands; if
-//! it does not, the stream is reset with the reason.
+//! with the rules about topics follows. The first byte that comes back says that the connection to it stands, and how
+//! records travel; if it does not stand, the stream is reset with the reason.
+
+use std::io;
+
+use pliant_net::bundle::MessageToken;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::lossy::rules::TopicRules;
 
 /// The connection to the service stands.
-pub(crate) const CONNECTED: u8 = 1;
+const CONNECTED: u8 = 1;
+/// It stands, and records of a Kafka broker travel apart from it; the token follows by which messages are called for.
+const CONNECTED_APART: u8 = 2;
+
+/// What an exit answers.
+pub(crate) fn connected(messages: Option<MessageToken>) -> Vec<u8> {
+    messages.map_or_else(|| vec![CONNECTED], |token| [&[CONNECTED_APART][..], &token].concat())
+}
+
+/// Reads what an exit answers.
+pub(crate) async fn read_connected(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<MessageToken>> {
+    match from.read_u8().await? {
+        CONNECTED => Ok(None),
+        CONNECTED_APART => {
+            let mut token = MessageToken::default();
+            from.read_exact(&mut token).await?;
+            Ok(Some(token))
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
 
 /// Most bytes of a host's name (RFC 1035, section 2.3.4).
 pub(crate) const MAX_HOST_BYTES: usize = 255;

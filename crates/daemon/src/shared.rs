@@ -37,6 +37,13 @@ pub(crate) struct OpenDoor {
 }
 
 impl OpenDoor {
+    /// Says something of a Kafka door, once in a row.
+    pub(crate) fn tell(&self, what: &str) {
+        if self.brokers.is_news(what) {
+            eprintln!("kafka door {}: {what}", self.local);
+        }
+    }
+
     pub(crate) fn new(door: Door, local: SocketAddr) -> Arc<Self> {
         let door = RwLock::new(Arc::new(door));
         Arc::new(Self {

@@ -7,6 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use common::{Pair, block_on};
 use pliant_daemon::control::{KafkaLedger, Request, request};
+use pliant_net::bundle::{BundleClass, BundleNode, BundleStream, IncomingMessages};
+use pliant_net::connection::Keys;
+use pliant_net::flow::FlowSettings;
+use pliant_net::transfer::Settings;
+use pliant_proto::contract::schedule::DaySchedule;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -133,6 +138,41 @@ fn brokers_ports_follow_from_their_numbers() {
     });
 }
 
+/// The port of a broker that refuses connections refuses them, until the broker is back.
+#[test]
+fn the_port_of_a_broker_that_is_down_refuses() {
+    block_on(async {
+        let addresses = Addresses::default();
+        let first = broker(0, &addresses).await;
+        let down = common::closed();
+        *addresses.lock().unwrap() = vec![first, down];
+        let pair = daemons(first, "").await;
+        let door = pair.near.doors()[0];
+        let found = ports(door).await.unwrap();
+        let to_second = || TcpStream::connect(("127.0.0.1", found[1]));
+        let mut tcp = to_second().await.unwrap();
+        assert_eq!(tcp.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset, "nobody knew");
+        while to_second().await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(to_second().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(ports(door).await.unwrap(), found, "its port stays its own");
+        // It is back, at another address: the port listens again.
+        let back = broker(7, &addresses).await;
+        addresses.lock().unwrap()[1] = back;
+        assert_eq!(ports(door).await.unwrap(), found);
+        let mut tcp = loop {
+            match to_second().await {
+                Ok(tcp) => break tcp,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused),
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(ask(&mut tcp, HEARTBEAT, b"hello").await.unwrap(), b"\x07hello");
+        assert_eq!(ports(door).await.unwrap(), found);
+    });
+}
+
 /// TLS, a version that nobody knows and a broker that is not there are connections that were reset.
 #[test]
 fn what_a_door_cannot_serve_is_reset() {
@@ -185,6 +225,11 @@ const DESCRIBE_CONFIGS: i16 = 32;
 
 /// A broker with a topic `clicks` of one partition. A fetch gets a batch of a hundred records from its offset on.
 async fn broker_of_clicks(policy: &'static str) -> SocketAddr {
+    broker_of_batches(policy, 100).await
+}
+
+/// The same, of batches of so many records.
+async fn broker_of_batches(policy: &'static str, records: i64) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -198,7 +243,7 @@ async fn broker_of_clicks(policy: &'static str) -> SocketAddr {
                     response.extend(1i32.to_be_bytes());
                     if request[..2] == FETCH.to_be_bytes() {
                         let offset = i64::from_be_bytes(request[request.len() - 12..][..8].try_into().unwrap());
-                        let records = a_batch(offset, 100);
+                        let records = a_batch(offset, records);
                         response.extend(string("clicks"));
                         response.extend([1i32.to_be_bytes(), 0i32.to_be_bytes()].concat());
                         response.extend([0; 2 + 8 + 8]);
@@ -225,6 +270,11 @@ async fn broker_of_clicks(policy: &'static str) -> SocketAddr {
 
 /// How many records a fetch of version 4 gets, after its length and checksum were found right.
 async fn fetch(tcp: &mut TcpStream, offset: i64, replica: i32) -> std::io::Result<u32> {
+    fetch_of(tcp, offset, replica, 100).await
+}
+
+/// A request for records of version 4.
+fn fetch_request(offset: i64, replica: i32) -> Vec<u8> {
     let mut body = string("client");
     for value in [replica, 500, 1, 1 << 20] {
         body.extend(i32::to_be_bytes(value));
@@ -239,23 +289,33 @@ async fn fetch(tcp: &mut TcpStream, offset: i64, replica: i32) -> std::io::Resul
     frame.extend([FETCH.to_be_bytes(), 4i16.to_be_bytes()].concat());
     frame.extend(99i32.to_be_bytes());
     frame.extend(body);
-    tcp.write_all(&frame).await?;
+    frame
+}
+
+/// The same of a batch that has so many records at the broker.
+async fn fetch_of(tcp: &mut TcpStream, offset: i64, replica: i32, count: i32) -> std::io::Result<u32> {
+    tcp.write_all(&fetch_request(offset, replica)).await?;
     let mut response = vec![0; tcp.read_u32().await? as usize];
     tcp.read_exact(&mut response).await?;
     let records = &response[4 + 4 + 4 + 8 + 4 + 4 + 18 + 4..];
     let (length, batch) = records.split_first_chunk().unwrap();
     assert_eq!(i32::from_be_bytes(*length) as usize, batch.len());
     assert_eq!(batch[..8], offset.to_be_bytes());
-    assert_eq!(batch[23..27], 99i32.to_be_bytes(), "the last offset's distance stays");
+    assert_eq!(batch[23..27], (count - 1).to_be_bytes(), "the last offset's distance stays");
     assert_eq!(crc32c::crc32c(&batch[21..]).to_be_bytes(), batch[17..21]);
     Ok(u32::from_be_bytes(batch[57..61].try_into().unwrap()))
 }
 
 /// Two daemons; the near one's door bears the loss of a fifth of `clicks`, always; the far one has a ledger, or not.
 async fn lossy_daemons(broker: SocketAddr, ledger: Option<&std::path::Path>) -> Pair {
+    lossy_daemons_with(broker, ledger, "when = \"always\"\n").await
+}
+
+/// The same with other lines of the rule.
+async fn lossy_daemons_with(broker: SocketAddr, ledger: Option<&std::path::Path>, rule: &str) -> Pair {
     let door = format!(
         "{}[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\nbootstrap = \"{broker}\"\nclass = \"bulk\"\n\
-         [kafka.topics.\"cl*\"]\nmin_delivery = 0.8\nwhen = \"always\"\n",
+         [kafka.topics.\"cl*\"]\nmin_delivery = 0.8\n{rule}",
         common::CLASS
     );
     let ledger = ledger.map_or(String::new(), |path| format!("kafka_ledger = \"{}\"\n", path.display()));
@@ -312,6 +372,172 @@ fn what_must_not_be_lost_is_not() {
             if ledger.is_some() {
                 assert!(fetch(&mut tcp, 300, 2).await.is_err(), "a replica");
             }
+        }
+    });
+}
+
+const MESSAGES: &str = "carry = \"messages\"\n";
+
+async fn ledger_of(pair: &Pair) -> KafkaLedger {
+    let control = pair.far.control().unwrap();
+    let asked = Request::KafkaLedger { topic: "clicks".to_owned() };
+    let answer = tokio::task::spawn_blocking(move || request(&control, &asked)).await.unwrap().unwrap();
+    let [ledger]: [KafkaLedger; 1] = serde_json::from_value(answer).unwrap();
+    ledger
+}
+
+/// The same once the exit has heard what became of all records but so many.
+async fn settled(pair: &Pair, unsettled: u64) -> KafkaLedger {
+    loop {
+        let ledger = ledger_of(pair).await;
+        if ledger.unsettled == unsettled {
+            return ledger;
+        }
+    }
+}
+
+/// Records travel in messages. While the path is free all come; if as many are lost as may be, whichever come make a whole
+/// batch, the ledger names the others, and the same fetch gets the same.
+#[test]
+fn records_travel_in_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        for (name, rule) in [("free", MESSAGES.to_owned()), ("always", format!("{MESSAGES}when = \"always\"\n"))] {
+            let path = folder.path().join(name);
+            let pair = lossy_daemons_with(broker_of_batches("delete", 8000).await, Some(&path), &rule).await;
+            let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+            let mut got = Vec::new();
+            for fetch in 0..6 {
+                got.push(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap());
+            }
+            let ledger = settled(&pair, 0).await;
+            let lost = u64::from(6 * 8000 - got.iter().sum::<u32>());
+            assert_eq!((ledger.fetched, ledger.lost, ledger.unsettled), (48_000, lost, 0), "{name} {got:?}");
+            let named: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
+            assert_eq!(named as u64, lost);
+            assert!(
+                ledger.lost_offsets.iter().all(|(first, last)| !(*first..=*last).any(|offset| offset % 8000 == 7999))
+            );
+            // What was under way when enough had come is not lost. A host that is busy looks like a path that is.
+            let least = u64::from(name == "always");
+            assert!((least..=9600).contains(&lost), "{name}: {lost}");
+            // The first may come before the door's call for messages.
+            assert!((5..=6).contains(&pair.far.status().kafka_responses_in_messages), "{name}");
+            for fetch in 0..6 {
+                assert_eq!(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap(), got[fetch as usize], "{name}");
+            }
+            assert_eq!(settled(&pair, 0).await, ledger);
+        }
+    });
+}
+
+/// An exit without a ledger carries nothing in messages, and all come.
+#[test]
+fn an_exit_without_a_ledger_has_no_messages() {
+    block_on(async {
+        let rule = format!("{MESSAGES}when = \"always\"\n");
+        let pair = lossy_daemons_with(broker_of_batches("delete", 8000).await, None, &rule).await;
+        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+        for fetch in 0..2 {
+            assert_eq!(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap(), 8000);
+        }
+    });
+}
+
+/// A chunk of what doors and exits say to each other.
+fn chunk(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(content.len() as u32).to_be_bytes(), content].concat()
+}
+
+/// A door of a few lines: it asks for records, and has the head of the response whose records travel apart.
+async fn a_door(far: SocketAddr, broker: SocketAddr) -> (BundleNode, IncomingMessages, BundleStream, Vec<u8>) {
+    let class = BundleClass {
+        name: "bulk".to_owned(),
+        flow: FlowSettings::default(),
+        message_class: 0,
+        schedule: DaySchedule::default(),
+        max_streams: 100,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    };
+    let settings = Settings { keys: Keys::Preshared([10; 32]), ..Settings::default() };
+    let (node, _) = BundleNode::bind("127.0.0.1:0".parse().unwrap(), settings, vec![class]).unwrap();
+    let rules =
+        "[{\"topics\":\"clicks\",\"min_delivery\":800000,\"compacted\":false,\"always\":true,\"carry\":\"messages\"}]";
+    let mut stream = node.open(far, "bulk", format!("{broker}\n{rules}").into_bytes()).unwrap();
+    let mut connected = [0; 17];
+    stream.read_exact(&mut connected).await.unwrap();
+    assert_eq!(connected[0], 2);
+    let flow = node.call_for_messages(far, "bulk", connected[1..].try_into().unwrap(), 0).unwrap();
+    for offset in 0.. {
+        stream.write_all(&chunk(0, &fetch_request(offset * 8000, -1))).await.unwrap();
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut content = vec![0; u32::from_be_bytes(head[1..].try_into().unwrap()) as usize];
+        stream.read_exact(&mut content).await.unwrap();
+        if head[0] == 1 {
+            return (node, flow, stream, content);
+        }
+        // The call had not come yet: the response is in the stream, in some pieces.
+        let mut left = u32::from_be_bytes(content[..4].try_into().unwrap()) as usize + 4 - content.len();
+        while left > 0 {
+            stream.read_exact(&mut head).await.unwrap();
+            let mut piece = vec![0; u32::from_be_bytes(head[1..].try_into().unwrap()) as usize];
+            stream.read_exact(&mut piece).await.unwrap();
+            left -= piece.len();
+        }
+    }
+    unreachable!()
+}
+
+/// A door is killed before it tells what became of the records: nobody knows, so as many count as lost as may be, and
+/// whoever fetches them again gets them all. What is fetched later loses no more than is left.
+#[test]
+fn a_killed_door_leaves_the_bound_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let broker = broker_of_batches("delete", 8000).await;
+        let rule = format!("{MESSAGES}when = \"always\"\n");
+        let pair = lossy_daemons_with(broker, Some(&folder.path().join("ledger")), &rule).await;
+        let (node, flow, stream, _) = a_door(pair.far.address(), broker).await;
+        drop((stream, flow, node));
+        let killed = ledger_of(&pair).await;
+        assert!(killed.unsettled > 1500 && killed.lost + killed.unsettled <= killed.fetched / 5, "{killed:?}");
+        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+        let last = killed.fetched as i64 - 8000;
+        assert_eq!(fetch_of(&mut tcp, last, -1, 8000).await.unwrap(), 8000);
+        assert_eq!(ledger_of(&pair).await, killed);
+        for fetch in 1..4 {
+            fetch_of(&mut tcp, last + fetch * 8000, -1, 8000).await.unwrap();
+        }
+        let later = settled(&pair, killed.unsettled).await;
+        assert_eq!(later.fetched, killed.fetched + 24_000);
+        assert!(later.lost + later.unsettled <= later.fetched / 5 && later.lost > killed.lost, "{later:?}");
+    });
+}
+
+/// A door that says more was lost than may be, or what cannot be read, is reset, and nothing of it is in the ledger.
+#[test]
+fn a_door_that_lies_is_reset() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let broker = broker_of_batches("delete", 8000).await;
+        for (number, report) in [
+            [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0, 0].to_vec(),
+            [0, 0, 0, 1, 0, 0, 0, 5, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0].to_vec(),
+            vec![0, 0, 0, 9],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = folder.path().join(number.to_string());
+            let pair = lossy_daemons_with(broker, Some(&path), MESSAGES).await;
+            let (node, _flow, mut stream, _) = a_door(pair.far.address(), broker).await;
+            let before = ledger_of(&pair).await;
+            stream.write_all(&chunk(3, &report)).await.unwrap();
+            assert!(stream.read_exact(&mut [0]).await.is_err(), "{report:?}");
+            assert_eq!(ledger_of(&pair).await, before);
+            drop(node);
         }
     });
 }

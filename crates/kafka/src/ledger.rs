@@ -80,6 +80,17 @@ pub struct Entry {
     pub plain: RecordCounts,
     /// Records of transactions.
     pub transactional: RecordCounts,
+    /// So many of the records that are on their way from now on may be lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsettled: u64,
+    /// Of those that were on their way, the fate of so many is known now.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub settled: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Entry {
@@ -91,6 +102,21 @@ impl Entry {
     /// Notes that a record is left out; each offset is beyond the one before.
     pub(crate) fn lose(&mut self, offset: i64) {
         push(&mut self.lost, offset, offset);
+    }
+
+    /// Notes that all records of a range are lost; each range is beyond the one before.
+    pub(crate) fn lose_range(&mut self, first: i64, last: i64) {
+        push(&mut self.lost, first, last);
+    }
+
+    /// Adds what another entry adds; its ranges are beyond this one's.
+    pub(crate) fn append(&mut self, later: Self) {
+        later.decided.into_iter().for_each(|(first, last)| push(&mut self.decided, first, last));
+        later.lost.into_iter().for_each(|(first, last)| push(&mut self.lost, first, last));
+        self.plain.add(later.plain);
+        self.transactional.add(later.transactional);
+        self.unsettled += later.unsettled;
+        self.settled += later.settled;
     }
 
     /// Notes that all offsets of a range are decided; each range is beyond the one before.
@@ -120,6 +146,8 @@ pub struct Ledger {
     lost: RoaringTreemap,
     plain: RecordCounts,
     transactional: RecordCounts,
+    /// Of records that were given to the path, so many may be lost. They count as if they were.
+    unsettled: u64,
 }
 
 impl Ledger {
@@ -136,6 +164,7 @@ impl Ledger {
         }
         self.plain.add(entry.plain);
         self.transactional.add(entry.transactional);
+        self.unsettled = self.unsettled.saturating_add(entry.unsettled).saturating_sub(entry.settled);
         true
     }
 
@@ -181,9 +210,21 @@ impl Ledger {
         self.lost.len() < MAX_LOST && self.decided.len() < MAX_RANGES
     }
 
+    /// Records of which nobody has said whether they arrived, and which may be lost: they are under way, or whoever received
+    /// them has gone.
+    pub fn unsettled(&self) -> u64 {
+        self.unsettled
+    }
+
     /// Records outside of transactions.
-    pub fn plain(&self) -> RecordCounts {
+    #[cfg(test)]
+    pub(crate) fn plain(&self) -> RecordCounts {
         self.plain
+    }
+
+    /// How many records outside of transactions may still be lost, with so many new ones.
+    pub(crate) fn may_lose(&self, min_delivery: MinDelivery, new: u64) -> u64 {
+        min_delivery.may_lose(self.plain.fetched + new).saturating_sub(self.plain.lost + self.unsettled)
     }
 
     /// All records.
@@ -223,7 +264,8 @@ impl Ledger {
     /// Entries that make this ledger of an empty one, none of them long.
     pub fn entries(&self) -> Vec<Entry> {
         let decided: Vec<_> = self.decided.iter().map(|(first, last)| (*first, *last)).collect();
-        let head = Entry { decided, lost: Vec::new(), plain: self.plain, transactional: self.transactional };
+        let Self { plain, transactional, unsettled, .. } = *self;
+        let head = Entry { decided, plain, transactional, unsettled, ..Entry::default() };
         let mut entries = vec![head];
         let mut lost = self.lost().peekable();
         while lost.peek().is_some() {

@@ -59,6 +59,9 @@ pub enum Refusal {
     /// A broker follows another one by a path on which records may be left out.
     #[error("broker {0} fetches as a replica, and a replica has to have every record")]
     Replica(i32),
+    /// A door says that more was lost than may be.
+    #[error("the door reports more lost records than the bound allows")]
+    Bound,
     /// A broker that clients cannot be led to.
     #[error("{0}")]
     Broker(String),

@@ -31,6 +31,8 @@ pub(super) struct ClassTable {
     schedule: Vec<PartTable>,
     #[serde(default)]
     class: u8,
+    #[serde(default)]
+    message_class: Option<u8>,
     #[serde(default = "default_mtu")]
     mtu: u16,
     #[serde(default = "default_streams")]
@@ -118,6 +120,7 @@ impl ClassTable {
         let class = BundleClass {
             name: name.to_owned(),
             flow,
+            message_class: self.message_class.unwrap_or(self.class),
             schedule: schedule.map_err(wrong)?,
             max_streams: self.max_streams,
             window_budget: self.memory.0,

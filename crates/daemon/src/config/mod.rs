@@ -29,7 +29,7 @@ use toml::{Spanned, Table};
 use self::class::{ClassTable, from_text, set_keys};
 use self::objects::ObjectsTable;
 use crate::header::Service;
-use crate::lossy::rules::{MAX_RULES_BYTES, TopicRule, TopicRules};
+use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::rules::HostRule;
 
 /// Larger files are refused, because they were probably named by mistake.
@@ -274,6 +274,8 @@ struct TopicTable {
     when: When,
     #[serde(default)]
     pattern: LossPattern,
+    #[serde(default)]
+    carry: Carry,
 }
 
 /// When records are left out.
@@ -683,9 +685,14 @@ fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTabl
             let why = format!("min_delivery is {part}; it has to be above 0 and at most 1");
             source.wrong(table.min_delivery.span().start, why)
         })?;
-        let (compacted, always) = (table.compacted, table.when == When::Always);
-        let topics_text = topics.get_ref().clone();
-        rules.0.push(TopicRule { topics: topics_text, min_delivery, compacted, always, pattern: table.pattern });
+        rules.0.push(TopicRule {
+            topics: topics.get_ref().clone(),
+            min_delivery,
+            compacted: table.compacted,
+            always: table.when == When::Always,
+            pattern: table.pattern,
+            carry: table.carry,
+        });
         if rules.text().len() > MAX_RULES_BYTES {
             let why = format!("the door's rules about topics are longer than {MAX_RULES_BYTES} bytes with this one");
             return Err(source.wrong(topics.span().start, why));
@@ -903,13 +910,13 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
     #[test]
     fn rules_about_topics_are_read() {
         let door = "[[kafka]]\nlisten = \"127.0.0.1:9092\"\nto = \"hostb\"\nbootstrap = \"kafka.example:9092\"\n\
-                    class = \"backup\"\n[kafka.topics.\"clicks.*\"]\nmin_delivery = 0.8\nwhen = \"always\"\n";
+                    class = \"backup\"\n[kafka.topics.\"clicks.*\"]\nmin_delivery = 0.8\nwhen = \"always\"\ncarry = \"messages\"\n";
         let with = |door: &str| parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]")));
         let config = with(door).unwrap();
         let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
         let min_delivery = MinDelivery::from_part(0.8).unwrap();
-        let pattern = LossPattern::Uniform;
-        let rule = TopicRule { topics: "clicks.*".to_owned(), min_delivery, compacted: false, always: true, pattern };
+        let (topics, pattern, carry) = ("clicks.*".to_owned(), LossPattern::Uniform, Carry::Messages);
+        let rule = TopicRule { topics, min_delivery, compacted: false, always: true, pattern, carry };
         assert_eq!(cluster.topics, TopicRules(vec![rule]));
         for (from, to, line, why) in [
             ("0.8", "0", 24, "min_delivery is 0; it has to be above 0"),
@@ -919,6 +926,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("clicks.*", &"c".repeat(700), 23, "longer than 700 bytes"),
             ("always", "never", 25, "never"),
             ("when", "wen", 25, "wen"),
+            ("messages", "pigeons", 26, "pigeons"),
             ("when = \"always\"", "pattern = \"heads\"", 25, "heads"),
         ] {
             let error = with(&door.replace(from, to)).unwrap_err().to_string();

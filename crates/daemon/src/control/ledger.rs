@@ -21,7 +21,11 @@ pub struct KafkaLedger {
     pub fetched: u64,
     /// Of these, those that were left out.
     pub lost: u64,
-    /// Their offsets, first and last of each range, as far as the broker still has them.
+    /// Of those that are not among them, so many may be lost, and nobody has said whether they are: they are under way, or
+    /// the door that was to tell has gone.
+    #[serde(default)]
+    pub unsettled: u64,
+    /// The offsets of those that were left out, first and last of each range, as far as the broker still has them.
     pub lost_offsets: Vec<(i64, i64)>,
     /// There are more ranges than are told.
     pub truncated: bool,
@@ -46,6 +50,7 @@ impl KafkaLedger {
                     partition: key.partition,
                     fetched: counts.fetched,
                     lost: counts.lost,
+                    unsettled: ledger.unsettled(),
                     lost_offsets,
                     truncated,
                 }

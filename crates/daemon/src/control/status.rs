@@ -5,6 +5,7 @@ use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DoorKind, KafkaCluster, NextHop, PreloadRule};
+use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::shared::Shared;
 
@@ -39,6 +40,9 @@ pub struct Status {
     /// Partitions of Kafka's topics of which its exit may leave records out.
     #[serde(default)]
     pub kafka_partitions: Vec<KafkaPartitionStatus>,
+    /// Responses to Kafka's consumers whose records its exit has given to the path in messages.
+    #[serde(default)]
+    pub kafka_responses_in_messages: u64,
 }
 
 /// The files of a daemon.
@@ -67,6 +71,10 @@ pub struct KafkaPartitionStatus {
     pub fetched: u64,
     /// Of these, those that were left out.
     pub lost: u64,
+    /// Of those that are not among them, so many may be lost, and nobody has said whether they are: they are under way, or
+    /// the door that was to tell has gone.
+    #[serde(default)]
+    pub unsettled: u64,
 }
 
 /// A peer of the file.
@@ -288,7 +296,10 @@ impl Status {
         });
         let ledgers = shared.lossy.as_ref().map(|exit| exit.ledgers.all());
         let kafka_partitions = ledgers.into_iter().flatten().map(|(key, ledger)| {
-            let counts = lock(&ledger).counts();
+            let (counts, unsettled) = {
+                let ledger = lock(&ledger);
+                (ledger.counts(), ledger.unsettled())
+            };
             KafkaPartitionStatus {
                 class: key.class,
                 topic: key.topic,
@@ -296,6 +307,7 @@ impl Status {
                 partition: key.partition,
                 fetched: counts.fetched,
                 lost: counts.lost,
+                unsettled,
             }
         });
         Self {
@@ -312,6 +324,7 @@ impl Status {
             bundles: bundles.collect(),
             objects,
             kafka_partitions: kafka_partitions.collect(),
+            kafka_responses_in_messages: shared.lossy.as_ref().map_or(0, LossyExit::carried),
         }
     }
 }

@@ -3,43 +3,75 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use pliant_kafka::{Advertised, Connection, Local};
-use pliant_net::bundle::BundleStream;
-use tokio::io::split;
-use tokio::net::{TcpListener, TcpStream};
+use pliant_net::bundle::{BundleStream, ChangeBytes};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::accept::accept;
+use super::apart::{MessageCalls, carry_apart};
 use super::brokers::{BrokerPort, Target};
-use super::open::open_with;
+use super::open::{open, open_with};
 use crate::config::{DoorKind, KafkaCluster};
 use crate::header::{Service, StreamHeader};
+use crate::lossy::chunk::invalid;
 use crate::mutex::lock;
-use crate::relay::{carry_frames, reset};
+use crate::relay::reset;
 use crate::shared::{OpenDoor, Shared};
 
-/// Serves a connection to the cluster's bootstrap address, or to a broker.
+/// How long the port of a broker that refuses connections refuses them, before the door asks whether the broker still does.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// So often the door asks. Then the port listens again, and the next client finds out.
+const MAX_ASKED: u32 = 300;
+/// Connections that wait to be accepted at a broker's port.
+const BACKLOG: u32 = 1024;
+
+/// Serves a connection to the cluster's bootstrap address, or to a broker. Whether it was refused where it leads.
 pub(super) async fn serve(
     tcp: TcpStream,
     cluster: &KafkaCluster,
     broker: Option<&Target>,
     door: &Arc<OpenDoor>,
     shared: &Arc<Shared>,
-) {
+) -> bool {
     let service = broker.map_or_else(|| cluster.bootstrap.clone(), |target| lock(target).clone());
     let lossy = (!cluster.topics.0.is_empty()).then(|| cluster.topics.clone());
-    let header = StreamHeader { service: service.clone(), lossy };
-    let why = match open_with(&shared.node, &cluster.next_hop, &header).await {
-        Ok(stream) => carry(tcp, stream, |host, broker| place(cluster, host, broker, door, shared)).await,
+    let mut header = StreamHeader { service: service.clone(), lossy };
+    let wants_messages = cluster.topics.carries_messages();
+    let mut opened = open_with(&shared.node, &cluster.next_hop, &header).await;
+    // Exits of an earlier version do not read rules with messages.
+    if wants_messages && opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        header.lossy = Some(cluster.topics.in_stream());
+        opened = open_with(&shared.node, &cluster.next_hop, &header).await;
+    }
+    let refused = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let (known, cluster, own) = (cluster, cluster.clone(), (door.clone(), shared.clone()));
+    let place = move |host: IpAddr, broker: &Advertised| place(&cluster, host, broker, &own.0, &own.1);
+    let why = match opened {
+        Ok((stream, None)) => {
+            if wants_messages {
+                door.tell("the exit carries no records in messages; if it has a ledger it leaves some out itself");
+            }
+            carry(tcp, stream, place).await
+        }
+        Ok((stream, Some(token))) => {
+            let flows = MessageCalls::new(&shared.node, &known.next_hop, token);
+            carry_apart(tcp, stream, flows, place).await
+        }
         Err(error) => {
             reset(&tcp);
             Some(format!("{}: {error}", service.text()))
         }
     };
-    if let Some(why) = why.filter(|why| door.brokers.is_news(why)) {
-        eprintln!("kafka door {}: {why}", door.local);
+    if let Some(why) = why {
+        door.tell(&why);
     }
+    refused
 }
 
 /// The place of a broker here. Its port is opened when it is advertised first. `host` is how this client reached the door.
@@ -64,19 +96,75 @@ fn place(
         let address = SocketAddr::new(door.local.ip(), port);
         let (listener, port) =
             bind(address).map_err(|error| format!("broker {number}: cannot listen on {address}: {error}"))?;
-        let task = tokio::spawn(accept(listener, door.clone(), shared.clone(), {
-            let (door, shared, target) = (door.clone(), shared.clone(), target.clone());
-            move |tcp| serve_broker(tcp, target.clone(), door.clone(), shared.clone())
-        }));
+        let task = tokio::spawn(listen(listener, target.clone(), door.clone(), shared.clone()));
         Ok(BrokerPort { port, target, task: task.abort_handle() })
     };
     let port = door.brokers.port(number, service, open)?;
     Ok(Local { host: host.to_string(), port })
 }
 
-async fn serve_broker(tcp: TcpStream, target: Target, door: Arc<OpenDoor>, shared: Arc<Shared>) {
+/// Accepts the connections of a broker's port, for ever. While the broker refuses connections its port does.
+async fn listen(mut listener: TcpListener, target: Target, door: Arc<OpenDoor>, shared: Arc<Shared>) {
+    let Ok(address) = listener.local_addr() else { return };
+    loop {
+        let refused = Arc::new(Notify::new());
+        let accepting = accept(listener, door.clone(), shared.clone(), {
+            let (door, shared, target, refused) = (door.clone(), shared.clone(), target.clone(), refused.clone());
+            move |tcp| serve_broker(tcp, target.clone(), door.clone(), shared.clone(), refused.clone())
+        });
+        tokio::select! {
+            () = accepting => return,
+            () = refused.notified() => {}
+        }
+        // The listener is closed; connections that are served go on.
+        listener = listen_again(address, &target, &door, &shared).await;
+    }
+}
+
+/// The port listens again once the broker does not refuse connections any more.
+async fn listen_again(address: SocketAddr, target: &Target, door: &OpenDoor, shared: &Shared) -> TcpListener {
+    loop {
+        // A socket that does not listen keeps the port, and connections to it are refused.
+        let held = hold(address);
+        if held.is_ok() {
+            for _ in 0..MAX_ASKED {
+                sleep(REFUSED_FOR).await;
+                if !refuses(target, door, shared).await {
+                    break;
+                }
+            }
+        }
+        match held.and_then(|socket| socket.listen(BACKLOG)) {
+            Ok(listener) => return listener,
+            Err(error) => door.tell(&format!("cannot listen on {address}: {error}")),
+        }
+        sleep(REFUSED_FOR).await;
+    }
+}
+
+fn hold(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    // Connections of before may still be there.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Whether a broker refuses connections.
+async fn refuses(target: &Target, door: &OpenDoor, shared: &Shared) -> bool {
+    let DoorKind::Kafka(cluster) = &door.door().kind else { return false };
+    let service = lock(target).clone();
+    let opened = open(&shared.node, &cluster.next_hop, &service).await;
+    opened.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+async fn serve_broker(tcp: TcpStream, target: Target, door: Arc<OpenDoor>, shared: Arc<Shared>, refused: Arc<Notify>) {
     match &door.door().kind {
-        DoorKind::Kafka(cluster) => serve(tcp, cluster, Some(&target), &door, &shared).await,
+        DoorKind::Kafka(cluster) => {
+            if serve(tcp, cluster, Some(&target), &door, &shared).await {
+                refused.notify_one();
+            }
+        }
         // The file was read again and has another door here.
         _ => reset(&tcp),
     }
@@ -89,33 +177,53 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
     Ok((TcpListener::from_std(listener)?, port))
 }
 
+/// A client's connection, as the node's thread carries it.
+struct Carried<P> {
+    connection: Connection,
+    place: P,
+}
+
+impl<P: FnMut(&Advertised) -> Result<Local, String> + Send> ChangeBytes for Carried<P> {
+    fn take_from_socket(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
+        let taken = match piece {
+            [] => self.connection.end_requests(),
+            piece => self.connection.take_request(piece, output),
+        };
+        taken.map_err(invalid)
+    }
+
+    fn take_from_stream(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
+        let taken = match piece {
+            [] => self.connection.end_responses(),
+            piece => self.connection.take_response(piece, &mut self.place, output),
+        };
+        taken.map_err(invalid)
+    }
+
+    fn passing(&self) -> usize {
+        self.connection.passing()
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.connection.pass(count);
+    }
+}
+
 /// Carries one connection until both sides have ended. What is refused ends it with a reset of both, and is told.
 async fn carry(
     tcp: TcpStream,
     stream: BundleStream,
-    place: impl Fn(IpAddr, &Advertised) -> Result<Local, String>,
+    mut place: impl FnMut(IpAddr, &Advertised) -> Result<Local, String> + Send + 'static,
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
     let host = tcp.local_addr().ok()?.ip();
-    let (mut from_client, mut to_client) = tcp.into_split();
-    let (mut from_broker, mut to_broker) = split(stream);
-    let connection = Mutex::new(Connection::default());
-    let take_request = |piece: &[u8], output: &mut Vec<u8>| {
-        let mut connection = lock(&connection);
-        if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, output) }
+    // Ports are opened by the node's thread, which is none of the runtime's.
+    let runtime = Handle::current();
+    let place = move |broker: &Advertised| {
+        let _entered = runtime.enter();
+        place(host, broker)
     };
-    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
-        let mut connection = lock(&connection);
-        if piece.is_empty() {
-            connection.end_responses()
-        } else {
-            connection.take_response(piece, |broker| place(host, broker), output)
-        }
-    };
-    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, ());
-    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, ());
-    let error = tokio::try_join!(requests, responses).err()?;
-    let tcp = from_client.reunite(to_client).expect("they are halves of one");
-    reset(&tcp);
+    let carried = Carried { connection: Connection::default(), place };
+    let error = stream.carry_changed(tcp.into_std().ok()?.into(), Box::new(carried)).await.err()?;
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
 }

@@ -80,7 +80,10 @@ type OfKafkaPartition = (&'static str, &'static str, fn(&KafkaPartitionStatus) -
 
 const OF_KAFKA_PARTITIONS: &[OfKafkaPartition] = &[
     ("pliant_kafka_records_total", "Records that were fetched, each once", |partition| partition.fetched as f64),
-    ("pliant_kafka_records_lost_total", "Records that were left out, each once", |partition| partition.lost as f64),
+    ("pliant_kafka_records_lost_total", "Records that were lost, each once", |partition| partition.lost as f64),
+    ("pliant_kafka_records_unsettled_total", "Records that may be lost, and nobody has said", |partition| {
+        partition.unsettled as f64
+    }),
 ];
 
 fn text(status: &Status) -> String {

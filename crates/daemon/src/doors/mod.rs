@@ -1,6 +1,7 @@
 //! The doors for connections of programs.
 
 mod accept;
+mod apart;
 pub(crate) mod brokers;
 mod forward;
 mod kafka;
@@ -29,7 +30,9 @@ pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Ar
 async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     match &open.door().kind {
         DoorKind::Forward { next_hop, target } => forward::serve(tcp, &shared.node, next_hop, target).await,
-        DoorKind::Kafka(cluster) => kafka::serve(tcp, cluster, None, &open, &shared).await,
+        DoorKind::Kafka(cluster) => {
+            kafka::serve(tcp, cluster, None, &open, &shared).await;
+        }
         DoorKind::Metrics => metrics::serve(tcp, || Status::of(&shared)).await,
         DoorKind::Objects => crate::objects::door::serve(tcp, shared.objects.clone()).await,
         DoorKind::Proxy { routes, classes } => proxy::serve(tcp, &shared.node, routes, classes).await,

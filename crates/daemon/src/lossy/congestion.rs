@@ -78,6 +78,13 @@ impl Congestion {
         None
     }
 
+    /// Records of a response have travelled apart, in so long: so many bytes of all. The path shows signs of congestion, or not.
+    pub(super) fn carried(&mut self, took: Duration, sent: u64, whole: u64, signs: bool) {
+        (self.known, self.watched) = (None, None);
+        let part = sent as f64 / whole.max(1) as f64;
+        self.slow = signs || took > SLOW.mul_f64(part.clamp(0.0, 1.0));
+    }
+
     /// It is time to look.
     pub(super) fn look(&mut self, state: impl FnOnce() -> PathState) {
         if let Some(part) = self.watched.take() {

@@ -21,11 +21,24 @@ pub(crate) struct TopicRule {
     /// Exits of an earlier version know the first only.
     #[serde(default, skip_serializing_if = "is_first")]
     pub(crate) pattern: LossPattern,
+    /// Exits of an earlier version know the first only, and refuse the others.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub(crate) carry: Carry,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_first(pattern: &LossPattern) -> bool {
-    *pattern == LossPattern::default()
+/// How records travel. Of several the first is the strictest: what is left out is known beforehand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Carry {
+    /// In the stream; the exit leaves out what may be missing.
+    #[default]
+    Stream,
+    /// In messages, which the path may lose.
+    Messages,
+}
+
+fn is_first<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// All of a door's.
@@ -40,6 +53,7 @@ pub(crate) struct TopicContract {
     pub(crate) compacted: bool,
     pub(crate) always: bool,
     pub(crate) pattern: LossPattern,
+    pub(crate) carry: Carry,
 }
 
 impl TopicRules {
@@ -51,6 +65,7 @@ impl TopicRules {
             compacted: rule.compacted,
             always: rule.always,
             pattern: rule.pattern,
+            carry: rule.carry,
         };
         let first = contract(rules.next()?);
         Some(rules.fold(first, |strictest, rule| TopicContract {
@@ -58,7 +73,18 @@ impl TopicRules {
             compacted: strictest.compacted && rule.compacted,
             always: strictest.always && rule.always,
             pattern: strictest.pattern.min(rule.pattern),
+            carry: strictest.carry.min(rule.carry),
         }))
+    }
+
+    /// Whether records of some travel in messages.
+    pub(crate) fn carries_messages(&self) -> bool {
+        self.0.iter().any(|rule| rule.carry == Carry::Messages)
+    }
+
+    /// The same, with all records in the stream.
+    pub(crate) fn in_stream(&self) -> Self {
+        Self(self.0.iter().map(|rule| TopicRule { carry: Carry::Stream, ..rule.clone() }).collect())
     }
 
     /// From a header, which anybody with a key can write.
@@ -113,14 +139,18 @@ mod tests {
             compacted,
             always,
             pattern: LossPattern::Uniform,
+            carry: Carry::Messages,
         };
         let mut rules = TopicRules(vec![rule("*", 0.5, true, true), rule("clicks", 0.9, false, true)]);
         rules.0[0].pattern = LossPattern::Tails;
+        rules.0[1].carry = Carry::Stream;
+        assert!(rules.carries_messages() && !rules.in_stream().carries_messages());
         let min_delivery = MinDelivery::from_part(0.9).unwrap();
-        let both = TopicContract { compacted: false, always: true, min_delivery, pattern: LossPattern::Uniform };
+        let (pattern, carry) = (LossPattern::Uniform, Carry::Stream);
+        let both = TopicContract { compacted: false, always: true, min_delivery, pattern, carry };
         assert_eq!(rules.of("clicks"), Some(both));
         let other = rules.of("other").unwrap();
-        assert!(other.compacted && other.pattern == LossPattern::Tails);
+        assert!(other.compacted && other.pattern == LossPattern::Tails && other.carry == Carry::Messages);
         assert_eq!(TopicRules::parse(&rules.text()), Some(rules));
         for wrong in ["", "{}", r#"[{"topics":"a","min_delivery":0}]"#, r#"[{"topics":"a","min_delivery":1000001}]"#] {
             assert_eq!(TopicRules::parse(wrong), None, "{wrong}");

@@ -111,6 +111,40 @@ struct Record {
     end: u32,
 }
 
+/// Records of a batch that stand in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordGroup {
+    /// How many there are.
+    pub records: u32,
+    /// Their offsets, first and last of each range.
+    pub offsets: Vec<(i64, i64)>,
+    /// They themselves, packed as the batch is.
+    pub bytes: Vec<u8>,
+}
+
+/// The batch of an [anchor](Batch::anchor) and of those groups in front of it that are there, in order: how many records each
+/// has, and its bytes.
+pub fn join<'g>(anchor: &[u8], groups: impl Iterator<Item = (u32, &'g [u8])>) -> Result<Vec<u8>, Unopened> {
+    let anchor = Batch::open(anchor)?;
+    let (mut header, _) = BatchHeader::read(anchor.whole).ok_or(Unopened::NoBatch)?;
+    let (mut plain, codec) = (Vec::new(), anchor.codec);
+    for (records, bytes) in groups {
+        header.records = header.records.checked_add(records).ok_or(Unopened::TooLarge)?;
+        match codec {
+            Codec::None => plain.extend_from_slice(bytes),
+            _ => plain.extend(codec.unpack(bytes)?),
+        }
+        if plain.len() + anchor.plain.len() > MAX_PLAIN || header.records as usize > MAX_RECORDS {
+            return Err(Unopened::TooLarge);
+        }
+    }
+    plain.extend_from_slice(&anchor.plain);
+    let base_timestamp = i64::from_be_bytes(array(anchor.whole, 27));
+    let records = read_records(&plain, &header, base_timestamp).ok_or(Unopened::Records)?;
+    let whole = Batch { whole: anchor.whole, codec, plain, records };
+    Ok(whole.build(&whole.records.iter().collect::<Vec<_>>()))
+}
+
 /// A batch that is taken apart.
 #[derive(Debug)]
 pub struct Batch<'a> {
@@ -148,6 +182,38 @@ impl<'a> Batch<'a> {
     pub fn without(&self, lost: &BTreeSet<i64>) -> Vec<u8> {
         let kept: Vec<&Record> = self.records.iter().filter(|record| !lost.contains(&record.offset)).collect();
         if kept.len() == self.records.len() { self.whole.to_vec() } else { self.build(&kept) }
+    }
+
+    /// The batch with its last record alone; `None` if it has none.
+    pub fn anchor(&self) -> Option<Vec<u8>> {
+        Some(self.build(&[self.records.last()?]))
+    }
+
+    /// Its records but for the last in groups, each packed as the batch is to about `bytes`, or of a record that is larger.
+    pub fn groups(&self, bytes: usize) -> Vec<RecordGroup> {
+        let packed = (self.whole.len() - HEADER).max(1);
+        let most = match self.codec {
+            Codec::None => bytes,
+            // Little is packed less well than much.
+            _ => (bytes * self.plain.len() / packed).max(bytes) / 4 * 3,
+        };
+        let mut groups = Vec::new();
+        let mut rest = &self.records[..self.records.len().saturating_sub(1)];
+        while let Some(first) = rest.first() {
+            let fits = rest.iter().take_while(|record| (record.end - first.start) as usize <= most).count().max(1);
+            let (group, behind) = rest.split_at(fits);
+            rest = behind;
+            let plain = &self.plain[first.start as usize..group[fits - 1].end as usize];
+            let mut offsets: Vec<(i64, i64)> = Vec::new();
+            for Record { offset, .. } in group {
+                match offsets.last_mut() {
+                    Some(range) if range.1 + 1 == *offset => range.1 = *offset,
+                    _ => offsets.push((*offset, *offset)),
+                }
+            }
+            groups.push(RecordGroup { records: fits as u32, offsets, bytes: self.codec.pack(plain) });
+        }
+        groups
     }
 
     fn build(&self, kept: &[&Record]) -> Vec<u8> {

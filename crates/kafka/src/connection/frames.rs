@@ -190,6 +190,27 @@ impl<K: Copy> Frames<K> {
         Ok(Progress::Whole(head, size))
     }
 
+    /// So many bytes of the broker that come next go to the client as they are.
+    pub(super) fn passing(&self) -> usize {
+        if let Progress::Through(left) = self.responses { left } else { 0 }
+    }
+
+    /// So many of them have gone.
+    ///
+    /// # Panics
+    ///
+    /// If they are more.
+    pub(super) fn pass(&mut self, count: usize) {
+        assert!(count <= self.passing(), "they are to be looked at");
+        if let Progress::Through(left) = &mut self.responses {
+            *left -= count;
+            if *left == 0 {
+                self.responses = Progress::START;
+                self.due.0.pop_front();
+            }
+        }
+    }
+
     /// The client has ended. An error says that it did so within a frame.
     pub(super) fn end_requests(&self) -> Result<(), Refusal> {
         self.requests.end()

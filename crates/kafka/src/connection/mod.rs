@@ -5,9 +5,11 @@ mod head;
 mod lossy;
 
 pub use lossy::{Fetched, LossyConnection, Thinner, TopicName};
+pub(crate) use lossy::{OLDEST_FETCH, fetch};
 
 use self::frames::{Due, Frames, HandleRequests, Pending, write_response};
 use self::head::{FIXED_HEAD, Request};
+use crate::api;
 use crate::refusal::Refusal;
 use crate::rewrite::{Advertised, Kind, Local, rewrite};
 
@@ -15,12 +17,13 @@ use crate::rewrite::{Advertised, Kind, Local, rewrite};
 #[derive(Debug, Default)]
 pub struct Connection {
     frames: Frames<Kind>,
+    fetches: bool,
 }
 
 impl Connection {
     /// Takes bytes of the client, in pieces of any size, and appends to `output` what the broker is to get.
     pub fn take_request(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.frames.take_request(bytes, &mut Lossless, output)
+        self.frames.take_request(bytes, &mut Lossless { fetches: &mut self.fetches }, output)
     }
 
     /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get. `place`
@@ -37,6 +40,21 @@ impl Connection {
         self.frames.take_response(bytes, collected, output)
     }
 
+    /// So many bytes of the broker that come next go to the client as they are: they need not be
+    /// [taken](Self::take_response).
+    pub fn passing(&self) -> usize {
+        self.frames.passing()
+    }
+
+    /// So many of them have gone.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than [pass](Self::passing).
+    pub fn pass(&mut self, count: usize) {
+        self.frames.pass(count);
+    }
+
     /// The client has ended. An error says that it did so within a frame.
     pub fn end_requests(&self) -> Result<(), Refusal> {
         self.frames.end_requests()
@@ -47,6 +65,11 @@ impl Connection {
         self.frames.end_responses()
     }
 
+    /// Whether the client has asked for records.
+    pub fn fetches(&self) -> bool {
+        self.fetches
+    }
+
     /// How many requests wait for their responses.
     pub fn pending(&self) -> usize {
         self.frames.pending()
@@ -54,11 +77,14 @@ impl Connection {
 }
 
 /// All requests pass, but for an ApiVersions of a version that is not known.
-struct Lossless;
+struct Lossless<'c> {
+    fetches: &'c mut bool,
+}
 
-impl HandleRequests<Kind> for Lossless {
+impl HandleRequests<Kind> for Lossless<'_> {
     fn begin(&mut self, request: Request, _: usize, due: &mut Due<Kind>) -> Result<bool, Refusal> {
         let Request { key, version, correlation, answered, replaced } = request;
+        *self.fetches |= key == api::FETCH;
         if answered {
             due.expect(if replaced {
                 Pending { correlation, version: 0, kind: Some(Kind::ApiVersions { refused: true }) }

@@ -321,8 +321,15 @@ proptest! {
         prop_assert_eq!(connection.pending(), bodies.len());
         let mut left = &responses[..];
         for piece in pieces.iter().rev().cycle() {
-            let (taken, rest) = left.split_at(left.len().min(*piece));
-            connection.take_response(taken, door, &mut got).unwrap();
+            // What is known to pass need not be looked at.
+            let passing = connection.passing();
+            let (taken, rest) = left.split_at(left.len().min(if passing > 0 { passing.min(*piece) } else { *piece }));
+            if passing > 0 && piece % 2 == 0 {
+                connection.pass(taken.len());
+                got.extend_from_slice(taken);
+            } else {
+                connection.take_response(taken, door, &mut got).unwrap();
+            }
             left = rest;
             if left.is_empty() {
                 break;

@@ -28,7 +28,7 @@ pub enum LossPattern {
 
 impl LossPattern {
     /// Records of a batch are left out in the order of this, the least first.
-    fn rank(self, offset: u64) -> (u64, u64) {
+    pub(crate) fn rank(self, offset: u64) -> (u64, u64) {
         match self {
             Self::Uniform => (mixed(offset), 0),
             Self::Bursts => (mixed(offset / BURST), offset),
@@ -61,7 +61,8 @@ pub fn thin(records: &[u8], ledger: &mut Ledger, bound: Bound, lossy: bool, outp
     entry
 }
 
-fn batch(
+/// Appends to `output` what a consumer gets of a batch, and adds to `all` what it adds to the ledger.
+pub(crate) fn batch(
     header: &BatchHeader,
     bytes: &[u8],
     ledger: &mut Ledger,
@@ -93,18 +94,7 @@ fn batch(
     output.extend_from_slice(left.as_deref().unwrap_or(bytes));
     if !ledger.all_decided(base, last) {
         ledger.take(&entry);
-        for (first, last) in entry.decided {
-            all.decide(first, last);
-        }
-        for (first, last) in entry.lost {
-            for offset in first..=last {
-                all.lose(offset);
-            }
-        }
-        all.plain.fetched += entry.plain.fetched;
-        all.plain.lost += entry.plain.lost;
-        all.transactional.fetched += entry.transactional.fetched;
-        all.transactional.lost += entry.transactional.lost;
+        all.append(entry);
     }
 }
 
@@ -126,8 +116,11 @@ fn choose(
     // each batch of a transaction is held to it by itself.
     let is_transactional = header.is_transactional();
     let may = bound.map_or(0, |bound| {
-        let known = if is_transactional { RecordCounts::default() } else { ledger.plain() };
-        bound.min_delivery.may_lose(known.fetched + counts.fetched).saturating_sub(known.lost)
+        if is_transactional {
+            bound.min_delivery.may_lose(counts.fetched)
+        } else {
+            ledger.may_lose(bound.min_delivery, counts.fetched)
+        }
     });
     let mut drawn: Vec<i64> = new.into_iter().filter(|offset| *offset != anchor).collect();
     let pattern = bound.map(|bound| bound.pattern).unwrap_or_default();

@@ -18,10 +18,10 @@ use crate::driver::{Application, PayloadLocation};
 use crate::flow::{Protocol, WAITING_BUFFERS};
 
 /// One connection, shared.
-pub(super) struct SharedConnection(Mutex<Buffers>);
+pub(crate) struct SharedConnection(Mutex<Buffers>);
 
 impl SharedConnection {
-    pub(super) fn new(peer: SocketAddr, receive_buffer: u64, messages: bool) -> Self {
+    pub(crate) fn new(peer: SocketAddr, receive_buffer: u64, messages: bool) -> Self {
         Self(Mutex::new(Buffers {
             peer,
             receive_buffer,
@@ -37,7 +37,7 @@ impl SharedConnection {
         }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Buffers> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Buffers> {
         // Whoever panicked has not left the buffers between two states: they change in whole steps.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,7 +45,7 @@ impl SharedConnection {
 
 /// Where the connection stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Calling,
     Open,
     Closed(Closed),
@@ -53,37 +53,37 @@ pub(super) enum Status {
 
 /// What the application wants of the node.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// It is in the node's list.
-    pub(super) queued: bool,
+    pub(crate) queued: bool,
     /// Bytes, or messages, that were written and are not given to the transport yet.
-    pub(super) send: u64,
-    pub(super) messages: VecDeque<u32>,
-    pub(super) announce: Option<u32>,
-    pub(super) finish: bool,
-    pub(super) consume: u64,
-    pub(super) contract: Option<Contract>,
+    pub(crate) send: u64,
+    pub(crate) messages: VecDeque<u32>,
+    pub(crate) announce: Option<u32>,
+    pub(crate) finish: bool,
+    pub(crate) consume: u64,
+    pub(crate) contract: Option<Contract>,
     /// Nobody holds it any more.
-    pub(super) abandoned: bool,
+    pub(crate) abandoned: bool,
 }
 
 /// What goes out.
 #[derive(Default)]
-pub(super) struct SendBuffer {
+pub(crate) struct SendBuffer {
     messages: bool,
     /// The stream from `base` on.
     stream: VecDeque<u8>,
     base: u64,
     whole: Vec<Box<[u8]>>,
     whole_bytes: u64,
-    pub(super) finish: bool,
-    pub(super) finished: bool,
+    pub(crate) finish: bool,
+    pub(crate) finished: bool,
     /// What has arrived by size of message, once the flow is over.
-    pub(super) by_size: Option<[SizeClass; 16]>,
+    pub(crate) by_size: Option<[SizeClass; 16]>,
 }
 
 /// What came in.
-pub(super) struct ReceiveBuffer {
+pub(crate) struct ReceiveBuffer {
     /// A stream's byte `n` lies at `n` modulo its length.
     window: Box<[u8]>,
     delivered: u64,
@@ -96,9 +96,9 @@ pub(super) struct ReceiveBuffer {
     waiting_most: u64,
     begun_most: u64,
     begun_bytes: u64,
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// What became of the messages, once the peer is done.
-    pub(super) delivery: Option<Delivery>,
+    pub(crate) delivery: Option<Delivery>,
     count: u32,
 }
 
@@ -135,7 +135,7 @@ impl ReceiveBuffer {
     }
 
     /// Takes bytes of the stream; how many.
-    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
+    pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let count = (self.delivered - self.consumed).min(into.len() as u64) as usize;
         let at = (self.consumed % self.window.len().max(1) as u64) as usize;
         let until_end = count.min(self.window.len() - at);
@@ -146,7 +146,7 @@ impl ReceiveBuffer {
     }
 
     /// Takes the next whole message.
-    pub(super) fn take_message(&mut self) -> Option<(u32, Box<[u8]>)> {
+    pub(crate) fn take_message(&mut self) -> Option<(u32, Box<[u8]>)> {
         self.whole.pop_front()
     }
 
@@ -170,7 +170,7 @@ impl ReceiveBuffer {
     }
 
     /// The machine is told that so many bytes were taken.
-    pub(super) fn consumed(&mut self, bytes: u64) {
+    pub(crate) fn consumed(&mut self, bytes: u64) {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
     }
 
@@ -187,35 +187,35 @@ impl ReceiveBuffer {
 }
 
 /// Both directions of one connection.
-pub(super) struct Buffers {
-    pub(super) peer: SocketAddr,
-    pub(super) receive_buffer: u64,
-    pub(super) connection: Option<ConnectionId>,
-    pub(super) protocol: Option<Protocol>,
-    pub(super) status: Status,
-    pub(super) outgoing: SendBuffer,
-    pub(super) incoming: ReceiveBuffer,
-    pub(super) wanted: Wanted,
-    pub(super) sender: Statistics,
-    pub(super) receiver: Statistics,
+pub(crate) struct Buffers {
+    pub(crate) peer: SocketAddr,
+    pub(crate) receive_buffer: u64,
+    pub(crate) connection: Option<ConnectionId>,
+    pub(crate) protocol: Option<Protocol>,
+    pub(crate) status: Status,
+    pub(crate) outgoing: SendBuffer,
+    pub(crate) incoming: ReceiveBuffer,
+    pub(crate) wanted: Wanted,
+    pub(crate) sender: Statistics,
+    pub(crate) receiver: Statistics,
     wakers: Vec<Waker>,
 }
 
 impl Buffers {
     /// Wakes whoever waits; everybody looks for himself.
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
     /// Wakes this one at the next change.
-    pub(super) fn wait(&mut self, waker: &Waker) {
+    pub(crate) fn wait(&mut self, waker: &Waker) {
         if !self.wakers.iter().any(|known| known.will_wake(waker)) {
             self.wakers.push(waker.clone());
         }
     }
 
     /// Nothing more goes either way. What it was closed for first stands.
-    pub(super) fn close(&mut self, why: Closed) {
+    pub(crate) fn close(&mut self, why: Closed) {
         if !matches!(self.status, Status::Closed(_)) {
             self.status = Status::Closed(why);
         }
@@ -223,7 +223,7 @@ impl Buffers {
     }
 
     /// Why nothing more goes either way, if so.
-    pub(super) fn failure(&self) -> Option<io::Error> {
+    pub(crate) fn failure(&self) -> Option<io::Error> {
         let Status::Closed(why) = &self.status else { return None };
         let kind = match why {
             Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
@@ -235,7 +235,7 @@ impl Buffers {
     }
 
     /// What is there, or why nothing will be; else whoever asks is woken at the next change.
-    pub(super) fn poll<T>(&mut self, there: Option<T>, context: &Context<'_>) -> Poll<io::Result<T>> {
+    pub(crate) fn poll<T>(&mut self, there: Option<T>, context: &Context<'_>) -> Poll<io::Result<T>> {
         if let Some(there) = there {
             return Poll::Ready(Ok(there));
         }
@@ -247,7 +247,7 @@ impl Buffers {
     }
 
     /// Appends to the stream what fits; how much.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let room = (self.receive_buffer as usize).saturating_sub(self.outgoing.stream.len());
         let count = room.min(bytes.len());
         self.outgoing.stream.extend(&bytes[..count]);
@@ -256,7 +256,7 @@ impl Buffers {
     }
 
     /// Appends a message. False if there is no room for more.
-    pub(super) fn write_message(&mut self, bytes: &[u8], most: u64) -> bool {
+    pub(crate) fn write_message(&mut self, bytes: &[u8], most: u64) -> bool {
         let outgoing = &mut self.outgoing;
         if outgoing.whole_bytes + bytes.len() as u64 > most {
             return false;
@@ -268,12 +268,12 @@ impl Buffers {
     }
 
     /// Whether it carries messages.
-    pub(super) fn carries_messages(&self) -> bool {
+    pub(crate) fn carries_messages(&self) -> bool {
         self.outgoing.messages
     }
 
     /// Messages written so far.
-    pub(super) fn messages_written(&self) -> u32 {
+    pub(crate) fn messages_written(&self) -> u32 {
         self.outgoing.whole.len() as u32
     }
 
@@ -323,13 +323,13 @@ impl Buffers {
     }
 
     /// Messages that have arrived whole.
-    pub(super) fn messages_delivered(&self) -> u32 {
+    pub(crate) fn messages_delivered(&self) -> u32 {
         self.incoming.count
     }
 }
 
 /// A connection's application: its bytes are in buffers.
-pub(super) struct BufferedApplication(pub(super) std::sync::Arc<SharedConnection>);
+pub(crate) struct BufferedApplication(pub(crate) std::sync::Arc<SharedConnection>);
 
 impl Application for BufferedApplication {
     fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {

@@ -21,7 +21,7 @@
 
 mod backlog;
 pub mod blocking;
-mod buffers;
+pub(crate) mod buffers;
 mod handle;
 mod messages;
 mod node;

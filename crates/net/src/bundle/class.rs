@@ -4,8 +4,10 @@ use std::io;
 
 use pliant_proto::contract::schedule::{DaySchedule, TimeOfDay};
 
+use pliant_proto::contract::Contract;
+
 use super::multiplexer::MultiplexerConfig;
-use crate::flow::{FlowSettings, Protocol};
+use crate::flow::{Classes, FlowSettings, Protocol, SocketTransport};
 
 /// A class: a transport, a contract and limits.
 #[derive(Clone, Debug)]
@@ -14,6 +16,8 @@ pub struct BundleClass {
     pub name: String,
     /// Transport, contract and traffic classes of what this side sends.
     pub flow: FlowSettings,
+    /// Traffic class of packets of messages: what a queue may drop rather than let wait.
+    pub message_class: u8,
     /// Greatest rates by time of day; whoever owns the node brings the class [as it is then](Self::at).
     pub schedule: DaySchedule,
     /// Most streams that a peer may have open.
@@ -53,6 +57,16 @@ impl BundleClass {
     pub(super) fn changes_live_to(&self, other: &Self) -> bool {
         let same = FlowSettings { contract: self.flow.contract, ..other.flow.clone() } == self.flow;
         same && self.flow.changed_to(other.flow.contract).is_ok()
+    }
+
+    /// How its messages are carried.
+    pub(super) fn messages(&self) -> FlowSettings {
+        FlowSettings {
+            transport: SocketTransport::Atp,
+            contract: Contract { max_rate: self.flow.contract.max_rate, ..Contract::default() },
+            classes: Classes { data: self.message_class, ..self.flow.classes },
+            ..self.flow.clone()
+        }
     }
 
     pub(super) fn multiplexer(&self, calls: bool) -> MultiplexerConfig {

@@ -4,18 +4,26 @@
 //! takes them out again. A packet that is lost holds up the streams whose bytes it carries, not the others: frames of
 //! streams lie in cells of the transport's byte stream that are read in any order. A reader that stops holds up its own
 //! stream: every stream has a window.
+//!
+//! What need not all arrive travels beside it, in [flows of messages](OutgoingMessages) of the same class.
 
 mod cells;
+mod change;
 mod class;
 mod frame;
+mod message_flows;
+mod messages;
 mod multiplexer;
 mod node;
 mod relays;
 mod shared;
 mod stream;
 
+pub use change::ChangeBytes;
 pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};
+pub use message_flows::{MessageToken, SendMessages};
+pub use messages::{ExpectedMessages, IncomingMessages, OutgoingMessages};
 pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };

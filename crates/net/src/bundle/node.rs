@@ -13,13 +13,17 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
+use super::message_flows::{MessageCall, MessageFlow, MessageToken, lock};
+use super::messages::{ExpectedMessages, IncomingMessages};
 use super::multiplexer::{Multiplexer, MultiplexerCounts};
 use super::relays::Relays;
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
+use crate::api::buffers::{BufferedApplication, Status};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Keys, Peer, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::entropy;
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
 use crate::transfer::Settings;
@@ -153,6 +157,42 @@ impl BundleNode {
         Ok(BundleStream::new(self.shared.clone(), bundle, stream))
     }
 
+    /// Expects receivers of messages of a class, from whoever is told the token.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such class, or the system gives no random numbers.
+    pub fn expect_messages(&self, class: &str) -> io::Result<ExpectedMessages> {
+        self.shared.class(class).ok_or_else(|| invalid(format!("there is no class {class}")))?;
+        let token = *entropy::seed()?.first_chunk().expect("a seed is longer than a token");
+        Ok(ExpectedMessages::new(self.shared.clone(), token, class.to_owned()))
+    }
+
+    /// Calls a peer that expects receivers of messages; `number` tells this flow from others of the same token. That the peer
+    /// does not answer shows in the flow.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such class, or no way to the peer.
+    pub fn call_for_messages(
+        &self,
+        peer: SocketAddr,
+        class: &str,
+        token: MessageToken,
+        number: u32,
+    ) -> io::Result<IncomingMessages> {
+        self.settings.check(peer).map_err(invalid)?;
+        let known = self.shared.class(class).ok_or_else(|| invalid(format!("there is no class {class}")))?;
+        let call = MessageCall { token, number, class: class.to_owned() };
+        Ok(IncomingMessages::call(self.shared.clone(), call, peer, known.flow.receive_buffer))
+    }
+
+    /// Payload bytes of a packet of messages of a class to a peer; `None` if there is no such class.
+    pub fn message_payload(&self, peer: SocketAddr, class: &str) -> Option<usize> {
+        let class = self.shared.class(class)?;
+        Some(usize::from(self.settings.path_to(peer).payload(class.flow.mtu)))
+    }
+
     /// Changes classes, keys and names while streams go on. A class that differs in its weight, its greatest rate or its
     /// limits changes at once. Where anything else of it differs, or it is gone, bundles of it carry their streams to
     /// their end as they are, and new streams begin in a new bundle, or not at all.
@@ -235,6 +275,12 @@ impl BundleNode {
     }
 }
 
+/// What a caller that wants messages says; nothing if it wants something else.
+fn message_call(opening: &[u8]) -> Option<MessageCall> {
+    let opening = Opening::decode(opening).filter(|opening| opening.offers.contains(&Protocol::Atp))?;
+    MessageCall::read(&opening.content)
+}
+
 fn find<'c>(classes: &'c [BundleClass], name: &str) -> Option<&'c BundleClass> {
     classes.iter().find(|class| class.name == name)
 }
@@ -268,8 +314,46 @@ impl Application for BundleApplication {
     }
 }
 
-type BundleSession = Session<AnyTransport, BundleApplication>;
-type BundleDriver = Driver<AnyTransport, BundleApplication>;
+/// A connection of a node: a bundle, or a flow of messages.
+enum NodeApplication {
+    Bundle(BundleApplication),
+    Messages(BufferedApplication),
+}
+
+impl NodeApplication {
+    fn bundle(&self) -> Option<&Arc<SharedBundle>> {
+        match self {
+            Self::Bundle(application) => Some(&application.bundle),
+            Self::Messages(_) => None,
+        }
+    }
+}
+
+impl Application for NodeApplication {
+    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Bundle(application) => application.read(location, payload),
+            Self::Messages(application) => application.read(location, payload),
+        }
+    }
+
+    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Bundle(application) => application.write(location, payload),
+            Self::Messages(application) => application.write(location, payload),
+        }
+    }
+
+    fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
+        match self {
+            Self::Bundle(application) => application.event(event),
+            Self::Messages(application) => application.event(event),
+        }
+    }
+}
+
+type BundleSession = Session<AnyTransport, NodeApplication>;
+type BundleDriver = Driver<AnyTransport, NodeApplication>;
 
 /// What the thread of a node begins with.
 struct NodeThread {
@@ -280,7 +364,7 @@ struct NodeThread {
 
 impl NodeThread {
     fn run(self, address: SocketAddr, report: &std::sync::mpsc::SyncSender<io::Result<SocketAddr>>) {
-        let opened = self.settings.driver::<AnyTransport, BundleApplication>(address, true);
+        let opened = self.settings.driver::<AnyTransport, NodeApplication>(address, true);
         let (mut driver, buffer) = match opened {
             Ok(opened) => opened,
             Err(error) => {
@@ -300,12 +384,14 @@ impl NodeThread {
         _ = report.send(driver.local_address());
         let clock = driver.clock();
         let receive_buffer = buffer as u64 / 2;
+        let (calling, calling_messages) = (Vec::new(), Vec::new());
         let mut connections =
-            Connections { thread: &self, clock, receive_buffer, calling: Vec::new(), relays, failure: None };
+            Connections { thread: &self, clock, receive_buffer, calling, calling_messages, relays, failure: None };
         while !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
             let ran = driver.run_once(&mut connections, MAX_SLEEP);
             if let Err(error) = ran.and(connections.failure.take().map_or(Ok(()), Err)) {
                 let why = Closed::Failed(format!("the socket has failed: {error}"));
+                connections.end_messages(&driver, &why);
                 self.shared.close_all(&why);
                 return;
             }
@@ -316,11 +402,13 @@ impl NodeThread {
                 connections.judge_peers(&driver);
             }
         }
+        let why = Closed::Failed("the node has ended".into());
+        connections.end_messages(&driver, &why);
         let here: Vec<ConnectionId> = driver.connections().collect();
         for connection in here {
             let _ = driver.close(connection, 0, "the daemon ends");
         }
-        self.shared.close_all(&Closed::Failed("the node has ended".into()));
+        self.shared.close_all(&why);
     }
 }
 
@@ -331,6 +419,7 @@ struct Connections<'t> {
     /// What the kernel's buffer bears.
     receive_buffer: u64,
     calling: Vec<(ConnectionId, Arc<SharedBundle>)>,
+    calling_messages: Vec<(ConnectionId, Arc<MessageFlow>)>,
     relays: Relays,
     /// Why sockets cannot be waited for.
     failure: Option<io::Error>,
@@ -341,7 +430,8 @@ impl Connections<'_> {
     fn judge_peers(&self, driver: &BundleDriver) {
         for connection in driver.connections() {
             let Some(session) = driver.session(connection) else { continue };
-            self.admit(&session.application.bundle, driver.identity(connection));
+            let Some(bundle) = session.application.bundle() else { continue };
+            self.admit(bundle, driver.identity(connection));
         }
         for (connection, bundle) in &self.calling {
             self.admit(bundle, driver.identity(*connection));
@@ -384,11 +474,18 @@ impl Connections<'_> {
                 }
             }
         }
+        self.serve_messages(driver);
         let here: Vec<ConnectionId> = driver.connections().collect();
         for connection in here {
             let Some(session) = driver.session(connection) else { continue };
             let (sender, receiver) = (session.sender_statistics(), session.receiver_statistics());
-            let bundle = session.application.bundle.clone();
+            let bundle = match &session.application {
+                NodeApplication::Bundle(application) => application.bundle.clone(),
+                NodeApplication::Messages(application) => {
+                    application.0.lock().sender = sender;
+                    continue;
+                }
+            };
             let mut state = bundle.lock();
             (state.sender, state.receiver) = (sender, receiver);
             let bytes = state.multiplexer.produce();
@@ -403,6 +500,99 @@ impl Connections<'_> {
                 self.end(&bundle, Closed::Failed("its class has changed".into()));
             }
         }
+    }
+
+    /// Calls whom messages are wanted from, begins flows, and ends those that nobody holds.
+    fn serve_messages(&mut self, driver: &mut BundleDriver) {
+        let queued = self.thread.shared.messages().take_queued();
+        for flow in queued {
+            let mut buffers = flow.connection.lock();
+            buffers.wanted.queued = false;
+            let abandoned = buffers.wanted.abandoned;
+            let Some(connection) = buffers.connection else {
+                if buffers.status == Status::Calling && !abandoned {
+                    match self.call_for_messages(driver, &flow.call, buffers.peer) {
+                        Ok(connection) => {
+                            buffers.connection = Some(connection);
+                            self.calling_messages.push((connection, flow.clone()));
+                        }
+                        Err(why) => buffers.close(Closed::Failed(why)),
+                    }
+                }
+                continue;
+            };
+            if abandoned {
+                drop(buffers);
+                self.calling_messages.retain(|(calling, _)| *calling != connection);
+                // A socket that has failed fails in the loop as well.
+                let _ = driver.close(connection, 0, "");
+                continue;
+            }
+            let Some(how) = lock(&flow.begin).take().filter(|_| buffers.status == Status::Open) else { continue };
+            let Some(class) = self.thread.shared.class(&flow.call.class) else {
+                drop(buffers);
+                let _ = driver.close(connection, 1, "the class has gone");
+                continue;
+            };
+            let messages = std::mem::take(&mut buffers.wanted.messages);
+            let peer = buffers.peer;
+            drop(buffers);
+            let settings = class.messages();
+            let sender = settings.message_sender(self.thread.settings.path_to(peer), how.max_loss, how.all);
+            driver.send_by(connection, sender, settings.contract.max_rate);
+            driver.command(connection, Command::AnnounceMessages { messages: messages.len() as u32 });
+            for bytes in messages {
+                driver.command(connection, Command::SendMessage { bytes });
+            }
+            driver.command(connection, Command::Finish);
+        }
+    }
+
+    /// No flow of messages goes on.
+    fn end_messages(&mut self, driver: &BundleDriver, why: &Closed) {
+        let sessions = driver.connections().filter_map(|connection| driver.session(connection));
+        for session in sessions {
+            if let NodeApplication::Messages(application) = &session.application {
+                application.0.lock().close(why.clone());
+            }
+        }
+        for (_, flow) in self.calling_messages.drain(..) {
+            flow.connection.lock().close(why.clone());
+        }
+        self.thread.shared.messages().end(why);
+    }
+
+    fn call_for_messages(
+        &self,
+        driver: &mut BundleDriver,
+        call: &MessageCall,
+        peer: SocketAddr,
+    ) -> Result<ConnectionId, String> {
+        let class = self.thread.shared.class(&call.class).ok_or("the class has gone")?;
+        let opening = Opening { offers: vec![Protocol::Atp], mtu: class.flow.mtu, content: call.content() };
+        driver.connect(peer, &opening.encode()).map_err(|error| error.to_string())
+    }
+
+    /// The session of a peer's flow of messages, which sends nothing yet; nothing if it is not expected.
+    fn accept_messages(&self, connection: ConnectionId, from: SocketAddr, call: MessageCall) -> Option<BundleSession> {
+        let class = self.thread.shared.class(&call.class)?;
+        let flow = self.thread.shared.messages().accept(call, from, class.flow.receive_buffer)?;
+        let mut buffers = flow.connection.lock();
+        (buffers.connection, buffers.status) = (Some(connection), Status::Open);
+        drop(buffers);
+        Some(Session::new(NodeApplication::Messages(BufferedApplication(flow.connection.clone()))))
+    }
+
+    /// The session of a flow of messages that was called for.
+    fn receive_messages(&self, flow: &MessageFlow) -> Option<BundleSession> {
+        let class = self.thread.shared.class(&flow.call.class)?.messages();
+        let settings = FlowSettings { receive_buffer: class.receive_buffer.min(self.receive_buffer), ..class };
+        let mut buffers = flow.connection.lock();
+        let receiver = settings.receiver(Protocol::Atp, self.thread.settings.path_to(buffers.peer), settings.mtu, 0);
+        buffers.status = Status::Open;
+        buffers.wake();
+        let application = BufferedApplication(flow.connection.clone());
+        Some(Session::new(NodeApplication::Messages(application)).receiving(receiver))
     }
 
     /// A bundle's connection is over.
@@ -428,7 +618,11 @@ impl Connections<'_> {
         let receiver = flow.receiver(Protocol::Tcp, path, mtu, 0);
         bundle.lock().status = BundleStatus::Open;
         let application = BundleApplication { bundle: bundle.clone(), bundles: self.thread.shared.clone() };
-        Some(Session::new(application).sending(sender, flow.contract.max_rate).receiving(receiver))
+        Some(
+            Session::new(NodeApplication::Bundle(application))
+                .sending(sender, flow.contract.max_rate)
+                .receiving(receiver),
+        )
     }
 
     /// What a caller wants.
@@ -444,9 +638,15 @@ impl Connections<'_> {
     }
 }
 
-impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
+impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
     fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
         require_right(caller.rights().open, "open streams")?;
+        if let Some(call) = message_call(opening) {
+            if !self.thread.shared.messages().expects(&call) {
+                return Err("nobody here sends messages to it".into());
+            }
+            return Ok(Answer { protocol: Protocol::Atp, unix_ns: realtime_ns(), note: 0 }.encode());
+        }
         self.judge(opening)?;
         Ok(Answer { protocol: Protocol::Tcp, unix_ns: realtime_ns(), note: 0 }.encode())
     }
@@ -454,6 +654,16 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {
         match event {
             Event::Connected { answer } => {
+                let calling = self.calling_messages.iter().position(|(calling, _)| *calling == connection);
+                if let Some(at) = calling {
+                    let (_, flow) = self.calling_messages.swap_remove(at);
+                    let takes = Answer::decode(&answer).is_some_and(|answer| answer.protocol == Protocol::Atp);
+                    let session = if takes { self.receive_messages(&flow) } else { None };
+                    if session.is_none() {
+                        flow.connection.lock().close(Closed::Failed("it answers as no daemon does".into()));
+                    }
+                    return session;
+                }
                 let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
                 let (_, bundle) = self.calling.swap_remove(at);
                 let class = self.thread.shared.class(&bundle.key.1);
@@ -471,6 +681,9 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
                 session
             }
             Event::Accepted { from, opening, caller } => {
+                if let Some(call) = message_call(&opening) {
+                    return self.accept_messages(connection, from, call);
+                }
                 let (opening, class) = self.judge(&opening).ok()?;
                 let key = (from, class.name.clone());
                 let multiplexer = Multiplexer::new(class.multiplexer(false));
@@ -496,8 +709,18 @@ impl ConnectionHandler<AnyTransport, BundleApplication> for Connections<'_> {
     fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {
         let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
         let calling = calling.map(|at| self.calling.swap_remove(at).1);
-        for bundle in session.map(|session| session.application.bundle).into_iter().chain(calling) {
-            self.end(&bundle, why.clone());
+        let called = self.calling_messages.iter().position(|(calling, _)| *calling == connection);
+        if let Some(at) = called {
+            self.calling_messages.swap_remove(at).1.connection.lock().close(why.clone());
+        }
+        let mut bundle = calling;
+        match session.map(|session| session.application) {
+            Some(NodeApplication::Bundle(application)) => bundle = Some(application.bundle),
+            Some(NodeApplication::Messages(application)) => application.0.lock().close(why.clone()),
+            None => {}
+        }
+        if let Some(bundle) = bundle {
+            self.end(&bundle, why);
         }
     }
 }

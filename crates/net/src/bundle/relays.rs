@@ -18,6 +18,8 @@ use super::shared::{Attachment, BundleState, RelayId, SharedBundles, reset_error
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
+/// Bytes that are shown at once to what changes them: most of what comes goes as it is.
+const LOOKED_AT_BYTES: usize = 4 << 10;
 /// Sockets that one call tells of.
 const EVENTS: usize = 256;
 
@@ -49,6 +51,9 @@ struct Relay {
     /// The stream has all of it, or the program has.
     read_all: bool,
     written_all: bool,
+    /// What was changed, and waits for room.
+    to_socket: Vec<u8>,
+    to_stream: Vec<u8>,
 }
 
 impl Relays {
@@ -97,7 +102,9 @@ impl Relays {
             return;
         }
         let (readable, writable) = (true, true);
-        let relay = Relay { to, readable, writable, ended: false, read_all: false, written_all: false };
+        let (to_socket, to_stream) = (Vec::new(), Vec::new());
+        let (ended, read_all, written_all) = (false, false, false);
+        let relay = Relay { to, readable, writable, ended, read_all, written_all, to_socket, to_stream };
         self.all.insert(self.last, relay);
         self.ready.push(self.last);
     }
@@ -147,14 +154,36 @@ impl Relay {
 
     /// From the stream to the socket.
     fn write(&mut self, state: &mut BundleState) -> io::Result<()> {
-        let Attachment { stream, socket, .. } = &self.to;
-        while self.writable && !self.written_all {
-            let (mut failure, mut whole) = (None, false);
-            let outcome = state.multiplexer.read_with(*stream, |[first, second]| {
-                let all = first.len() + second.len();
-                match rustix::io::writev(socket, &[IoSlice::new(first), IoSlice::new(second)]) {
+        let Self { to: Attachment { stream, socket, change, .. }, to_socket, writable, .. } = self;
+        while *writable && !self.written_all {
+            if !to_socket.is_empty() {
+                match rustix::io::write(&*socket, to_socket) {
                     Ok(count) => {
-                        whole = count == all;
+                        to_socket.drain(..count);
+                        *writable = to_socket.is_empty();
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => *writable = false,
+                    Err(error) => return Err(error.into()),
+                }
+                continue;
+            }
+            let passing = change.as_ref().map_or(usize::MAX, |change| change.passing());
+            let (mut failure, mut refused, mut whole) = (None, None, true);
+            let outcome = state.multiplexer.read_with(*stream, |[first, second]| {
+                if let Some(change) = change.as_mut().filter(|_| passing == 0) {
+                    let piece = &first[..first.len().min(LOOKED_AT_BYTES)];
+                    refused = change.take_from_stream(piece, to_socket).err();
+                    return if refused.is_none() { piece.len() } else { 0 };
+                }
+                let first = &first[..first.len().min(passing)];
+                let second = &second[..second.len().min(passing - first.len())];
+                match rustix::io::writev(&*socket, &[IoSlice::new(first), IoSlice::new(second)]) {
+                    Ok(count) => {
+                        whole = count == first.len() + second.len();
+                        if let Some(change) = change.as_mut() {
+                            change.pass(count);
+                        }
                         count
                     }
                     Err(error) => {
@@ -163,10 +192,13 @@ impl Relay {
                     }
                 }
             });
+            if let Some(error) = refused {
+                return Err(error);
+            }
             match failure {
                 Some(Errno::INTR) => continue,
                 Some(Errno::AGAIN) => {
-                    self.writable = false;
+                    *writable = false;
                     return Ok(());
                 }
                 Some(error) => return Err(error.into()),
@@ -174,10 +206,13 @@ impl Relay {
             }
             match outcome {
                 // The kernel has taken as much as it has room for.
-                ReadOutcome::Bytes(_) => self.writable = whole,
+                ReadOutcome::Bytes(_) => *writable = whole,
                 ReadOutcome::Nothing => return state.failure().map_or(Ok(()), Err),
                 ReadOutcome::Reset(code) => return Err(reset_error(code)),
                 ReadOutcome::Ended => {
+                    if let Some(change) = change {
+                        change.take_from_stream(&[], to_socket)?;
+                    }
                     shutdown(socket)?;
                     self.written_all = true;
                 }
@@ -188,31 +223,39 @@ impl Relay {
 
     /// From the socket to the stream.
     fn read(&mut self, state: &mut BundleState, piece: &mut [u8]) -> io::Result<()> {
-        let Attachment { stream, socket, .. } = &self.to;
+        let Self { to: Attachment { stream, socket, change, .. }, to_stream, readable, .. } = self;
         if self.read_all {
             return Ok(());
         }
         if let Some(error) = state.failure() {
             return Err(error);
         }
-        while self.readable {
+        while *readable || !to_stream.is_empty() {
             let Some(room) = state.multiplexer.room(*stream) else { return Err(state.write_error(*stream)) };
             if room == 0 {
                 return Ok(());
             }
+            if !to_stream.is_empty() {
+                let taken = state.multiplexer.write(*stream, &to_stream[..room.min(to_stream.len())]);
+                to_stream.drain(..taken.unwrap_or(0));
+                continue;
+            }
             let piece = &mut piece[..room.min(PIECE_BYTES)];
-            match rustix::io::read(socket, &mut *piece) {
-                Ok(0) => {
-                    state.multiplexer.finish(*stream);
-                    self.read_all = true;
-                    return Ok(());
-                }
+            match rustix::io::read(&*socket, &mut *piece) {
                 Ok(count) => {
-                    state.multiplexer.write(*stream, &piece[..count]);
-                    self.readable = count == piece.len() || self.ended;
+                    match change {
+                        Some(change) => change.take_from_socket(&piece[..count], to_stream)?,
+                        None => _ = state.multiplexer.write(*stream, &piece[..count]),
+                    }
+                    if count == 0 {
+                        state.multiplexer.finish(*stream);
+                        self.read_all = true;
+                        return Ok(());
+                    }
+                    *readable = count == piece.len() || self.ended;
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.readable = false,
+                Err(Errno::AGAIN) => *readable = false,
                 Err(error) => return Err(error.into()),
             }
         }

@@ -13,8 +13,10 @@ use rustix::net::sockopt::set_socket_linger;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot::Sender;
 
+use super::change::ChangeBytes;
 use super::class::BundleClass;
 use super::frame::StreamId;
+use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
@@ -34,6 +36,7 @@ pub(super) struct Attachment {
     pub(super) bundle: Arc<SharedBundle>,
     pub(super) stream: StreamId,
     pub(super) socket: OwnedFd,
+    pub(super) change: Option<Box<dyn ChangeBytes>>,
     /// Hears when both sides are over.
     pub(super) over: Sender<io::Result<()>>,
 }
@@ -116,6 +119,7 @@ pub(super) struct SharedBundles {
     queue: Mutex<Vec<Arc<SharedBundle>>>,
     /// Sockets that the node's thread has not taken yet; `None` when it takes no more.
     attachments: Mutex<Option<Vec<Attachment>>>,
+    messages: Mutex<MessageFlows>,
     /// Relays whose streams have news.
     news: Mutex<Vec<RelayId>>,
     pub(super) accepted: UnboundedSender<OpenedStream>,
@@ -130,6 +134,7 @@ impl SharedBundles {
             keys: Mutex::default(),
             queue: Mutex::default(),
             attachments: Mutex::new(Some(Vec::new())),
+            messages: Mutex::default(),
             news: Mutex::default(),
             accepted,
         }
@@ -137,6 +142,10 @@ impl SharedBundles {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Bundles> {
         lock(&self.bundles)
+    }
+
+    pub(super) fn messages(&self) -> MutexGuard<'_, MessageFlows> {
+        lock(&self.messages)
     }
 
     pub(super) fn classes(&self) -> Arc<[BundleClass]> {

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot::channel;
 
+use super::change::ChangeBytes;
 use super::frame::StreamId;
 use super::shared::{Attachment, OpenedStream, SharedBundle, SharedBundles};
 
@@ -70,8 +71,22 @@ impl BundleStream {
     ///
     /// Whatever ended a side.
     pub async fn carry(self, socket: OwnedFd) -> io::Result<()> {
+        self.carry_by(socket, None).await
+    }
+
+    /// The same with bytes that are changed on their way, by the node's thread: it must not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`carry`](Self::carry), or whatever `change` refuses.
+    pub async fn carry_changed(self, socket: OwnedFd, change: Box<dyn ChangeBytes>) -> io::Result<()> {
+        self.carry_by(socket, Some(change)).await
+    }
+
+    async fn carry_by(self, socket: OwnedFd, change: Option<Box<dyn ChangeBytes>>) -> io::Result<()> {
         let (over, told) = channel();
-        self.bundles.attach(Attachment { bundle: self.bundle.clone(), stream: self.stream, socket, over });
+        let (bundle, stream) = (self.bundle.clone(), self.stream);
+        self.bundles.attach(Attachment { bundle, stream, socket, change, over });
         told.await.unwrap_or_else(|_| Err(io::ErrorKind::ConnectionReset.into()))
     }
 

@@ -14,7 +14,7 @@ use pliant_proto::rng::Stream;
 use pliant_proto::settings::{OutOfRange, SettingValue, Value};
 use pliant_proto::time::Span;
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, RateControlConfig, WAN_TIMER};
+use pliant_proto::transport::atp::{AtpConfig, AtpReceiver, AtpSender, LossBound, Order, RateControlConfig, WAN_TIMER};
 use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, ExpressPassSender, credit_share};
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
 use pliant_proto::transport::push::PushConfigError;
@@ -446,6 +446,12 @@ impl FlowSettings {
             }
             Protocol::Atp => AtpSender::new(self.atp(path)).into(),
         })
+    }
+
+    /// A sender of messages in the order in which they are handed over, of which as many may be missing as `max_loss` says.
+    pub(crate) fn message_sender(&self, path: Path, max_loss: LossBound, sends_all: bool) -> AnyTransport {
+        let config = AtpConfig { max_loss, sends_all, order: Order::Fifo, ..AtpConfig::clone(&self.atp(path)) };
+        AtpSender::new(Arc::new(config)).into()
     }
 
     /// The receiver of a flow whose sender's packets have at most `mtu` bytes; `seed` is that of its random numbers.

@@ -4,12 +4,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
-use pliant_net::bundle::{AcceptedStream, AcceptedStreams, BundleClass, BundleNode, reset_code};
+use pliant_net::bundle::{
+    AcceptedStream, AcceptedStreams, BundleClass, BundleNode, IncomingMessages, SendMessages, reset_code,
+};
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_net::transfer::Settings;
 use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::time::Span;
+use pliant_proto::transport::atp::LossBound;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 
@@ -18,6 +21,7 @@ const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 fn class(name: &str) -> BundleClass {
     BundleClass {
         name: name.into(),
+        message_class: 0,
         schedule: DaySchedule::default(),
         flow: FlowSettings::default(),
         max_streams: 64,
@@ -86,6 +90,67 @@ fn streams_share_a_bundle_and_carry_both_ways() {
         let mut bytes = [0; 5];
         stream.read_exact(&mut bytes).await.unwrap();
         assert_eq!((&bytes, here.reports().len()), (b"hello", 1));
+    });
+}
+
+async fn all_messages(flow: &IncomingMessages) -> std::io::Result<Vec<(u32, Box<[u8]>)>> {
+    let mut got = Vec::new();
+    while let Some(message) = flow.recv().await? {
+        got.push(message);
+    }
+    got.sort_unstable();
+    Ok(got)
+}
+
+/// Messages beside streams: whoever knows the token calls, before there is something to send, and gets what is sent. A flow
+/// of which as many may be missing as there are but one ends with what has arrived, or with all, as its sender wants.
+#[test]
+fn messages_are_called_for_and_come() {
+    block_on(async {
+        let (here, _streams, here_address) = node(&["bulk"]);
+        let (that_node, _accepted, there) = node(&["bulk"]);
+        let expected = that_node.expect_messages("bulk").unwrap();
+        assert!(expected.take().is_none() && that_node.expect_messages("none").is_err());
+        let messages: Vec<Vec<u8>> = (0..200u8).map(|number| content(1 + usize::from(number) * 40, number)).collect();
+        let payload = that_node.message_payload(here_address, "bulk").unwrap();
+        assert!((1000..1200).contains(&payload), "{payload}");
+        for (number, all) in [(0, true), (1, false)] {
+            let incoming = here.call_for_messages(there, "bulk", expected.token(), number).unwrap();
+            let outgoing = loop {
+                if let Some(outgoing) = expected.take() {
+                    break outgoing;
+                }
+                tokio::task::yield_now().await;
+            };
+            assert_eq!((outgoing.number(), incoming.number()), (number, number));
+            let max_loss = LossBound::from_millionths(if all { 0 } else { 995_000 }).unwrap();
+            outgoing.send(messages.iter().map(|message| &message[..]), SendMessages { max_loss, all }).unwrap();
+            let got = all_messages(&incoming).await.unwrap();
+            assert!(if all { got.len() == 200 } else { !got.is_empty() }, "{}", got.len());
+            assert!(got.iter().all(|(number, bytes)| **bytes == messages[*number as usize]));
+            assert!(outgoing.statistics().packets_sent > 0 || !all);
+        }
+        // Nobody is expected with another token, with one that is gone, or twice with one number.
+        let waits = here.call_for_messages(there, "bulk", expected.token(), 7).unwrap();
+        let outgoing = loop {
+            if let Some(outgoing) = expected.take() {
+                break outgoing;
+            }
+            tokio::task::yield_now().await;
+        };
+        let token = expected.token();
+        drop(expected);
+        for token in [token, [9; 16]] {
+            let refused = here.call_for_messages(there, "bulk", token, 0).unwrap();
+            assert_eq!(refused.recv().await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        }
+        // What is empty is no message; a flow that its sender lets go is an error, as is one whose node ends.
+        assert!(outgoing.send([&[][..]], SendMessages { max_loss: LossBound::RELIABLE, all: true }).is_err());
+        drop(outgoing);
+        assert_eq!(waits.recv().await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let last = here.call_for_messages(there, "bulk", token, 0).unwrap();
+        drop(here);
+        assert!(last.recv().await.is_err());
     });
 }
 

@@ -9,7 +9,7 @@ use crate::walk::{Malformed, Walk};
 /// Longest request for records, in bytes: a hundred thousand partitions in one.
 const MAX_FETCH_REQUEST: usize = 8 << 20;
 /// The oldest request for records whose responses have batches of magic 2.
-const OLDEST_FETCH: i16 = 4;
+pub(crate) const OLDEST_FETCH: i16 = 4;
 /// The oldest metadata that names a topic's number.
 const OLDEST_TOPIC_IDS: i16 = 10;
 /// The version of the question for a topic's settings, which every broker since Apache Kafka 1.1 knows.
@@ -54,6 +54,19 @@ pub trait Thinner {
     fn policy(&mut self, topic: &str, policy: Option<&str>);
     /// Appends to `output` what the client gets in place of the records.
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>);
+    /// A response to a fetch has come, a frame of so many bytes: whether its records are [taken apart](Self::take_apart).
+    fn begins(&mut self, _bytes: usize) -> bool {
+        false
+    }
+    /// Appends to `output` what travels in place of the records: parts of a [`Plan`](crate::apart::Plan).
+    fn take_apart(&mut self, _fetched: &Fetched<'_>, _output: &mut Vec<u8>) {
+        unreachable!("nothing is taken apart where `begins` does not say so");
+    }
+    /// A response is taken apart, and is these bytes from its correlation number on: appends to `output` what of it goes to
+    /// the client as it is.
+    fn carry(&mut self, _version: i16, _response: Vec<u8>, _output: &mut Vec<u8>) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 
 /// What comes of a response that does not just pass.
@@ -101,9 +114,21 @@ impl LossyConnection {
     ) -> Result<(), Refusal> {
         let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
             match kind {
+                Kind::Fetch if thinner.begins(frame.len()) => {
+                    let mut response = frame[4..8].to_vec();
+                    let mut take_apart = |fetched: &Fetched<'_>, left: &mut Vec<u8>| {
+                        thinner.take_apart(fetched, left);
+                        Ok(())
+                    };
+                    fetch(version, &frame[8..], &mut take_apart, &mut response)?;
+                    thinner.carry(version, response, output)?;
+                }
                 Kind::Fetch => {
-                    let thinned = |body: &[u8], output: &mut Vec<u8>| Ok(fetch(version, body, thinner, output)?);
-                    return write_response(frame, output, thinned);
+                    let mut thin = |fetched: &Fetched<'_>, left: &mut Vec<u8>| {
+                        thinner.thin(fetched, left);
+                        Ok(())
+                    };
+                    return write_response(frame, output, |body, output| fetch(version, body, &mut thin, output));
                 }
                 Kind::Metadata => {
                     learn(version, &frame[8..], thinner)?;
@@ -248,8 +273,16 @@ fn topic<'a>(walk: &mut Walk<'a, '_>, version: i16) -> Result<TopicName<'a>, Mal
     Ok(TopicName::Name(name.unwrap_or_default()))
 }
 
+/// What is written in place of the records of a partition.
+pub(crate) type ReplaceRecords<'r> = dyn FnMut(&Fetched<'_>, &mut Vec<u8>) -> Result<(), Refusal> + 'r;
+
 /// Writes the body of a response to a fetch, from behind the correlation number.
-fn fetch(version: i16, body: &[u8], thinner: &mut dyn Thinner, output: &mut Vec<u8>) -> Result<(), Malformed> {
+pub(crate) fn fetch(
+    version: i16,
+    body: &[u8],
+    replace: &mut ReplaceRecords<'_>,
+    output: &mut Vec<u8>,
+) -> Result<(), Refusal> {
     let mut walk = Walk::new(body, output, version >= 12);
     walk.tags()?;
     walk.copy(4)?; // throttle_time_ms
@@ -277,14 +310,14 @@ fn fetch(version: i16, body: &[u8], thinner: &mut dyn Thinner, output: &mut Vec<
             match walk.take_bytes()? {
                 Some(records) if !records.is_empty() => {
                     let mut left = Vec::with_capacity(records.len());
-                    thinner.thin(&Fetched { topic, partition, log_start, records }, &mut left);
+                    replace(&Fetched { topic, partition, log_start, records }, &mut left)?;
                     walk.put_bytes(Some(&left));
                 }
                 other => walk.put_bytes(other),
             }
-            walk.tags()
+            Ok::<_, Refusal>(walk.tags()?)
         })?;
-        walk.tags()
+        Ok::<_, Refusal>(walk.tags()?)
     })?;
     walk.copy_rest();
     Ok(())

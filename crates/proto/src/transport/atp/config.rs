@@ -48,6 +48,9 @@ pub struct AtpConfig {
     /// of messages that have begun. Refused fragments count as lost, which slows the sender down. `None`: the
     /// application takes everything at once.
     pub delivery_limit: Option<u64>,
+    /// The flow does not end before every message was sent once and has arrived or is lost, however many have arrived:
+    /// missing is what the network has lost, and no more. The paper: off.
+    pub sends_all: bool,
 }
 
 /// How losses are detected.
@@ -169,6 +172,7 @@ impl AtpConfig {
             timer: DATACENTER_TIMER,
             reassembly_limit: u64::MAX,
             delivery_limit: None,
+            sends_all: false,
         }
     }
 

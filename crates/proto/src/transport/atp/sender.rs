@@ -136,9 +136,17 @@ impl AtpSender {
         if let Some(total) = self.total
             && self.phase == Phase::Open
             && self.complete >= self.config.max_loss.needed(total.max(self.messages.count()))
+            && !(self.config.sends_all && self.is_sending())
         {
             self.phase = Phase::CloseDue;
         }
+    }
+
+    /// Whether a packet waits for its first turn, or is under way.
+    fn is_sending(&self) -> bool {
+        let under_way = |subflow: &Subflow| subflow.flight.under_way() > 0;
+        let backup = self.backup.as_ref().is_some_and(|backup| under_way(&backup.subflow));
+        self.messages.has_fresh() || under_way(&self.primary) || backup
     }
 
     /// Whether a window law lets another packet go.
@@ -496,6 +504,7 @@ impl Transport for AtpSender {
             let expired = |flight: &Flight| self.tail_at(flight) <= now;
             if expired(&self.primary.flight) || backup.is_some_and(expired) {
                 self.handle_tail(now);
+                self.close_if_enough();
             }
             self.advance_control(now);
         }

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""What the parts of `make kafka` have recorded, as one file, and as the tables of docs/kafka.md.
+
+Usage: record.py FOLDER RECORD [PAGE]
+FOLDER has brokers1.json, brokers3.json, lossy.json, clients.json and flink.json. RECORD gets them with the tables; those of PAGE,
+between comments that name them, are written anew. A test holds PAGE to RECORD.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+PARTS = {
+    "brokers1": "whole, one broker (`run.py`)", "brokers3": "whole, three brokers (`run.py --brokers 3`)",
+    "lossy": "loss within a bound (`lossy.py`)", "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
+WAYS = ["stream, congested", "stream, always", "messages, congested", "messages, always"]
+
+
+def checks(found):
+    rows = []
+    for part, name in PARTS.items():
+        held = found[part]["checks"].values()
+        rows.append([name, f"{sum(held)} of {len(held)}"])
+    return ["part", "checks that hold"], rows
+
+
+def speeds(found):
+    rows = []
+    for part, brokers in [("brokers1", "one"), ("brokers3", "three")]:
+        of_part = found[part]["speeds"]
+        for what in sorted({name.split(", ")[0] for name in of_part}):
+            unit = next(name.rsplit(", ", 1)[1] for name in of_part if name.startswith(what))
+            direct, through = (of_part[f"{what}, {way}, {unit}"] for way in ("direct", "through the door"))
+            rows.append([brokers, f"{what}, {unit}", f"{direct:,}", f"{through:,}", f"{through / direct:.2f}"])
+    return ["brokers", "what", "direct", "through the door", "ratio"], rows
+
+
+def times(found):
+    of_part = found["lossy"]["times"]
+    whole = of_part["min_delivery 1.0, stream, congested"]
+    rows = [["1", f"{whole['seconds']:.1f}, {whole['lost']:,}", "", "", ""]]
+    for part in ["0.8", "0.5", "0.25"]:
+        cells = (of_part[f"min_delivery {part}, {way}"] for way in WAYS)
+        rows.append([part, *(f"{cell['seconds']:.1f}, {cell['lost']:,}" for cell in cells)])
+    return ["`min_delivery`", *WAYS], rows
+
+
+def errors(found):
+    of_part = found["flink"]["errors"]
+    parts = sorted({row["min_delivery"] for row in of_part}, reverse=True)
+    rows = []
+    for table, of in dict.fromkeys((row["table"], row["of"]) for row in of_part):
+        cells = [next(row for row in of_part if (row["table"], row["of"], row["min_delivery"]) == (table, of, part))
+                 for part in parts]
+        rows.append([of, *(f"{cell['predicted_standard_error']:.2%}, {cell['error']:.2%}".replace("%", " %")
+                           for cell in cells)])
+    return ["predicted, measured at `min_delivery`", *map(str, parts)], rows
+
+
+TABLES = {"checks": checks, "speeds": speeds, "times": times, "errors": errors}
+
+
+def main():
+    folder, record, *page = map(Path, sys.argv[1:])
+    found = {part: json.loads((folder / f"{part}.json").read_text()) for part in PARTS}
+    tables = {}
+    for name, make in TABLES.items():
+        head, rows = make(found)
+        tables[name] = [f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in [head, *rows]]
+    record.write_text(json.dumps(found | {"tables": tables}, indent=1) + "\n")
+    for path in page:
+        text = path.read_text()
+        for name, (head, *rows) in tables.items():
+            lines = "\n".join([head, "|" + "---|" * head.count(" | ") + "---|", *rows])
+            text, count = re.subn(
+                f"(<!-- {name} of [^\n]*-->\n).*?(<!-- end -->)", lambda found: found[1] + lines + "\n" + found[2], text,
+                flags=re.DOTALL)
+            assert count == 1, f"{path} has {count} tables named {name}"
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
