@@ -22,7 +22,7 @@
 //!
 //! - Doubling a delay is meaningless where clocks differ. So an estimate of the delay itself is doubled: the smoothed
 //!   delay less half of
-//! the least round-trip time. This is exact where both directions are alike and the return path has no queue.
+//!   the least round-trip time. This is exact where both directions are alike and the return path has no queue.
 //! - A cut ends slow start, as the paper's additive increase requires. Linux leaves ssthresh unchanged.
 //! - Times are in nanoseconds instead of milliseconds.
 

@@ -18,11 +18,11 @@
 //!
 //! - The paper starts with a window of 1 and alpha of 0, and leaves larger starts to future work. Here slow start runs
 //!   until the first
-//! mark or loss, and alpha starts at 1 to stop its overshoot.
+//!   mark or loss, and alpha starts at 1 to stop its overshoot.
 //! - The paper never reacts to loss, which floods a bottleneck that does not mark. Here, on a path that has never
 //!   marked, a window that
-//! lost more than the tolerated fraction counts as fully marked, and alpha follows the lost fraction. `loss_blind` is
-//! the paper's behaviour.
+//!   lost more than the tolerated fraction counts as fully marked, and alpha follows the lost fraction. `loss_blind` is
+//!   the paper's behaviour.
 //! - Acknowledged bytes count instead of acknowledgements, so an acknowledgement of many bytes has their weight.
 
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};

@@ -13,17 +13,17 @@
 //!
 //! - Acknowledgements carry N itself, not N / (1 − MLR). No fraction travels, and only the sender knows the bound.
 //!   "Larger than the
-//! total" would never become true for a reliable flow; the rule is N ≥ N − ⌊N · MLR⌋.
+//!   total" would never become true for a reliable flow; the rule is N ≥ N − ⌊N · MLR⌋.
 //! - Each packet is acknowledged at once, with the fate of the 64 packets before it, so that lost acknowledgements are
 //!   harmless. Losses
-//! are found by the order of sending, and by a timer at the tail.
+//!   are found by the order of sending, and by a timer at the tail.
 //! - A flow may end before the application has given all messages, if it announced their number
-//! ([`Command::AnnounceMessages`](crate::transport::Command)). Otherwise the bound applies to the messages given until
-//! the application finishes, and until then every message is sent at least once.
+//!   ([`Command::AnnounceMessages`](crate::transport::Command)). Otherwise the bound applies to the messages given until
+//!   the application finishes, and until then every message is sent at least once.
 //! - `Close` tells the receiver how many messages there were. The receiver then reports which are missing ([`Report`]).
 //! - A lost backup packet was sent speculatively and counts as unsent. The backup sub-flow is limited to a probe per
 //!   window while less
-//! than 5 % of it arrives.
+//!   than 5 % of it arrives.
 //!
 //! If small messages are sent first, the missing ones are large. An estimate over the messages that arrived is biased
 //! if it depends on their size. [`AtpSender::by_size`] gives the delivered share by size. [`Order::Uniform`] adds no

@@ -13,12 +13,12 @@
 //!
 //! - m shrinks with the rate's share of the maximum, to m/4 sqrt(R/R_max). A step from the fair rate of N flows is then
 //!   m/4 sqrt(N) R. With
-//! m = 1/16 and tens of flows it is about as large as the cut of l/2 at a target of 0.1, so rates settle there even
-//! where a window has too few packets to tell 0.1 from 0.2. Halving m at each turn, as ExpressPass does, would follow
-//! that noise. Steps in proportion to R would never equalise rates.
+//!   m = 1/16 and tens of flows it is about as large as the cut of l/2 at a target of 0.1, so rates settle there even
+//!   where a window has too few packets to tell 0.1 from 0.2. Halving m at each turn, as ExpressPass does, would follow
+//!   that noise. Steps in proportion to R would never equalise rates.
 //! - The first loss above the target ends the start at the largest rate. The rate becomes what arrived plus the target,
 //!   at least an eighth
-//! of the rate before. With cuts of l/2, each halving would take a round trip and a window.
+//!   of the rate before. With cuts of l/2, each halving would take a round trip and a window.
 //! - From the fourth increase in a row on, steps double, up to 16 times. So capacity that becomes free is found soon.
 //! - A window that began before the last change is not evaluated, because its loss belongs to another rate.
 //! - Silence after enough packets counts as a loss of all of them, equation (2). The gentle equation (3) is for windows

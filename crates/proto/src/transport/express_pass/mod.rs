@@ -19,7 +19,7 @@
 //!
 //! - A receiver answers a stop with an acknowledgement, and the stop is repeated until then. So a sender knows that
 //!   everything arrived,
-//! whatever is lost. The simulators wait for one round trip.
+//!   whatever is lost. The simulators wait for one round trip.
 //! - A sender without credits for [`recovery_timeout`](CreditConfig::recovery_timeout) asks again, at growing
 //!   intervals.
 //! - Credits out of order are ignored, not fatal.

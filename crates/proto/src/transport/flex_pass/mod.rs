@@ -13,13 +13,13 @@
 //!
 //! - A **credit** sends, in this order, lost data, pending data, or the oldest reactive packet that is not acknowledged
 //!   (proactive
-//! retransmission). That packet leaves the reactive window.
+//!   retransmission). That packet leaves the reactive window.
 //! - A **reactive acknowledgement** that reports a gap makes the packets in it lost, because the network keeps the
 //!   order. They leave the window
-//! and are never sent reactively again. An open window sends pending data.
+//!   and are never sent reactively again. An open window sends pending data.
 //! - A **timeout** of the reactive sub-flow makes all its packets lost. A timeout of the proactive sub-flow does the
 //!   same there and asks for
-//! credits again.
+//!   credits again.
 //! - A **stop** follows when nothing is left to send or to be acknowledged.
 //!
 //! An acknowledgement names the latest run of packets without a gap (cumulative while nothing is missing, the first

@@ -44,10 +44,10 @@
 //!   ([`weighted_fair`](crate::congestion::weighted_fair)).
 //! - With claims, the receiver follows the sources' rates and distributes a block's source symbols among them. A source
 //!   that would be done
-//! before another gets the other's last symbols, one with each acknowledgement, and sends them instead of their owner.
-//! Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding. A source that has sent
-//! its share is told that nothing is needed until no source has anything left. While it receives nothing, it asks every
-//! 5 ms.
+//!   before another gets the other's last symbols, one with each acknowledgement, and sends them instead of their owner.
+//!   Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding. A source that has sent
+//!   its share is told that nothing is needed until no source has anything left. While it receives nothing, it asks every
+//!   5 ms.
 
 mod config;
 mod controller;

@@ -22,7 +22,7 @@
 //! - A responder repeats its grant only when asked again.
 //! - After a timeout the sender resends what is not SACKed, from the first hole on, as the window allows, without
 //!   moving SND.NXT
-//! back.
+//!   back.
 
 mod config;
 mod receiver;

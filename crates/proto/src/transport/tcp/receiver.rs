@@ -242,6 +242,12 @@ impl TcpReceiver {
             }
             return;
         }
+        self.accept_out_of_order(segment, fresh, old);
+    }
+
+    /// Apart, so that what comes in order stays short enough to be inlined.
+    #[inline(never)]
+    fn accept_out_of_order(&mut self, segment: &Segment, fresh: ByteRange, old: ByteRange) {
         let (rcv_nxt, fin) = (self.rcv_nxt, self.fin);
         let disorder = self.disorder.get_or_insert_with(Box::default);
         let sent = (segment.sent_at, segment.seq);

@@ -6,7 +6,7 @@
 //! - The **scavenger** takes what others leave, by a DCTCP window in the low class.
 //! - The **guarantee** is paced, in the high class. It adds what the scavenger lacks of the promised share. It never
 //!   stops: the flow
-//! measures the high class by a trickle of it.
+//!   measures the high class by a trickle of it.
 //!
 //! ```text
 //!               ┌──────────┐  packets, low class    ┌──────────┐
