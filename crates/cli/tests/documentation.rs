@@ -226,7 +226,8 @@ fn the_tables_of_performance_are_the_records() {
                 vec![what, format!("{:.2}", target["measured"].as_f64().unwrap()), wanted, reached.to_owned()]
             };
             let columns = ["target", "measured", "wanted", "reached"].map(String::from).to_vec();
-            expected += &format!("\n{}", table(columns, targets.as_array().unwrap().iter().map(row).collect()));
+            expected.push('\n');
+            expected.push_str(&table(columns, targets.as_array().unwrap().iter().map(row).collect()));
         }
         let (_, rest) = page.split_once(&format!("<!-- {name}: written by bench/performance.py -->")).expect(&name);
         let (kept, _) = rest.split_once(&format!("<!-- end of {name} -->")).expect(&name);

@@ -11,7 +11,7 @@
 //!
 //! Where a topic's records need not all arrive, an exit beside the brokers has a [`LossyConnection`] in between: it takes
 //! the responses to fetches apart, a [`thin`](thin::thin) leaves records out within a bound, and a
-//! [`Ledger`](ledger::Ledger) knows which. Or records travel [apart](apart) from the response, in messages that the path may lose.
+//! [`Ledger`](ledger::Ledger) knows which. Or records travel [apart] from the response, in messages that the path may lose.
 
 pub mod apart;
 mod api;
