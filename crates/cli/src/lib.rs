@@ -285,7 +285,7 @@ mod tests {
             let mut in_block = false;
             let mut text = text.replace("\\\n    ", "");
             // Names of hosts are looked up as the command is read; these have none.
-            for host in 1..=4 {
+            for host in 1..=9 {
                 text = text.replace(&format!("host{host}:"), &format!("192.0.2.{host}:"));
             }
             text = text.replace("--hash HEX", &format!("--hash {}", "0".repeat(64)));

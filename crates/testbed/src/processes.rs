@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,6 +119,14 @@ impl Processes {
         TestbedError::Process { who: self.name(index), what: what.to_owned() }
     }
 
+    /// The process at `index` was heard to end. Named is one that a signal has killed, if there is one: others end for that.
+    fn ended(&mut self, index: usize) -> TestbedError {
+        let is_killed =
+            |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some_and(|of| of.signal().is_some()));
+        let killed = self.children.iter_mut().position(|(child, _)| is_killed(child));
+        self.failure(killed.unwrap_or(index), "ended before it should")
+    }
+
     pub(crate) fn tell_all(&mut self, line: &str) -> Result<(), TestbedError> {
         self.tell(0..self.children.len(), line)
     }
@@ -126,7 +135,7 @@ impl Processes {
         for index in whom {
             let input = self.children[index].1.as_mut().expect("it is piped");
             let told = writeln!(input, "{line}").and_then(|()| input.flush());
-            told.map_err(|_| self.failure(index, "ended before it should"))?;
+            told.map_err(|_| self.ended(index))?;
         }
         Ok(())
     }
@@ -142,7 +151,7 @@ impl Processes {
                 // One that has reported may be gone before another has.
                 Ok((from, None)) if from != index && self.early.get(&from).is_some_and(|lines| !lines.is_empty()) => {}
                 Ok((from, None)) if self.reported.contains(&from) => {}
-                Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
+                Ok((from, None)) => return Err(self.ended(from)),
                 Err(_) => return Err(self.failure(index, "does not answer")),
             }
         }
@@ -183,7 +192,7 @@ impl Processes {
                         return Err(self.failure(from, &format!("says {line:?}")));
                     }
                 }
-                Ok((from, None)) => return Err(self.failure(from, "ended before it should")),
+                Ok((from, None)) => return Err(self.ended(from)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender's thread for each child"),
             }
