@@ -154,10 +154,8 @@ impl KindOfPort {
     /// The ports that the flags choose, of hosts or of switches.
     fn chosen(scenario: &Resolved, arguments: &ExportArgs) -> Result<Self, CliError> {
         let topology = &scenario.topology;
-        let all: Vec<LinkId> = (0..topology.links().len() as u32)
-            .map(LinkId)
-            .filter(|&link| topology.is_host(topology.link(link).from) == arguments.hosts)
-            .collect();
+        let all: Vec<LinkId> =
+            topology.link_ids().filter(|&link| topology.is_host(topology.link(link).from) == arguments.hosts).collect();
         let wanted = |link: &LinkId| {
             arguments.tier.is_none_or(|tier| tier == topology.tier(topology.link(*link).from))
                 && arguments.direction.is_none_or(|direction| direction == Direction::of(topology, *link))

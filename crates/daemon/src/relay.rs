@@ -38,6 +38,24 @@ impl Watch for () {
     fn look(&mut self) {}
 }
 
+/// Reads a piece. `look` is called meanwhile once that is `due`.
+pub(crate) async fn read_or_look(
+    from: &mut (impl AsyncRead + Unpin),
+    piece: &mut [u8],
+    due: &mut Option<Instant>,
+    mut look: impl FnMut(),
+) -> io::Result<usize> {
+    loop {
+        tokio::select! {
+            count = from.read(piece) => return count,
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                look();
+                *due = None;
+            }
+        }
+    }
+}
+
 /// Carries one direction of a client's connection with a broker until it ends. `take` appends the replacement of a
 /// piece, and gets the end as an empty piece. Its refusal is an error of the kind [`io::ErrorKind::InvalidData`].
 pub(crate) async fn carry_frames(
@@ -49,15 +67,7 @@ pub(crate) async fn carry_frames(
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
     let mut due = None;
     loop {
-        let count = loop {
-            tokio::select! {
-                count = from.read(&mut piece) => break count?,
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    watch.look();
-                    due = None;
-                }
-            }
-        };
+        let count = read_or_look(from, &mut piece, &mut due, || watch.look()).await?;
         take(&piece[..count], &mut output).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))?;
         if count == 0 {
             return to.shutdown().await;

@@ -101,18 +101,18 @@ impl Entry {
 
     /// Notes that a record is left out; each offset is beyond the one before.
     pub(crate) fn lose(&mut self, offset: i64) {
-        push(&mut self.lost, offset, offset);
+        extend_ranges(&mut self.lost, offset, offset);
     }
 
     /// Notes that all records of a range are lost; each range is beyond the one before.
     pub(crate) fn lose_range(&mut self, first: i64, last: i64) {
-        push(&mut self.lost, first, last);
+        extend_ranges(&mut self.lost, first, last);
     }
 
     /// Adds what another entry adds; its ranges are beyond this one's.
     pub(crate) fn append(&mut self, later: Self) {
-        later.decided.into_iter().for_each(|(first, last)| push(&mut self.decided, first, last));
-        later.lost.into_iter().for_each(|(first, last)| push(&mut self.lost, first, last));
+        later.decided.into_iter().for_each(|(first, last)| extend_ranges(&mut self.decided, first, last));
+        later.lost.into_iter().for_each(|(first, last)| extend_ranges(&mut self.lost, first, last));
         self.plain.add(later.plain);
         self.transactional.add(later.transactional);
         self.unsettled += later.unsettled;
@@ -121,7 +121,7 @@ impl Entry {
 
     /// Notes that all offsets of a range are decided; each range is beyond the one before.
     pub(crate) fn decide(&mut self, first: i64, last: i64) {
-        push(&mut self.decided, first, last);
+        extend_ranges(&mut self.decided, first, last);
     }
 
     /// Whether its ranges are ranges of offsets.
@@ -131,7 +131,8 @@ impl Entry {
     }
 }
 
-fn push(ranges: &mut Vec<(i64, i64)>, first: i64, last: i64) {
+/// Adds a range behind the others: to the last one, if it follows that without a gap.
+pub(crate) fn extend_ranges(ranges: &mut Vec<(i64, i64)>, first: i64, last: i64) {
     match ranges.last_mut() {
         Some(end) if end.1 + 1 == first => end.1 = last,
         _ => ranges.push((first, last)),

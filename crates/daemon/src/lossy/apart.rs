@@ -7,18 +7,16 @@ use std::time::Duration;
 
 use pliant_kafka::LossyConnection;
 use pliant_kafka::apart::Report;
-use pliant_net::bundle::{BundleStream, reset_code};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::carrying::Outgoing;
 use super::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use super::exit::LossyExit;
 use super::thinner::ConnectionThinner;
 use crate::mutex::lock;
-use crate::relay::{PIECE_BYTES, reset};
+use crate::relay::{PIECE_BYTES, read_or_look};
 
 /// How long a broker may take no requests. While records are under way its responses wait, and it with them; a client that
 /// sends more than all buffers between take meanwhile is reset.
@@ -27,19 +25,17 @@ const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What carries a connection's two directions share.
 pub(super) type SharedBoth<'b, 's> = &'b Mutex<(LossyConnection, ConnectionThinner<'s>)>;
 
-/// Carries one connection until both sides have ended. What is refused ends it with a reset of both, and is told.
-pub(super) async fn carry_apart(tcp: TcpStream, stream: BundleStream, both: SharedBoth<'_, '_>, exit: &LossyExit) {
-    let (mut from_broker, mut to_broker) = tcp.into_split();
-    let (mut from_client, mut to_client) = split(stream);
+/// Carries one connection, of which these are the halves, until both sides have ended.
+pub(super) async fn carry_apart(
+    (from_broker, to_broker): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    (from_client, to_client): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    both: SharedBoth<'_, '_>,
+    exit: &LossyExit,
+) -> io::Result<()> {
     let (told, reports) = channel(1);
-    let requests = carry_requests(&mut from_client, &mut to_broker, both, told);
-    let responses = carry_responses(&mut from_broker, &mut to_client, both, exit, reports);
-    let Err(error) = tokio::try_join!(requests, responses) else { return };
-    reset(&from_broker.reunite(to_broker).expect("they are halves of one"));
-    from_client.unsplit(to_client).reset(reset_code::ABORTED);
-    if error.kind() == io::ErrorKind::InvalidData {
-        exit.tell(error.to_string());
-    }
+    let requests = carry_requests(from_client, to_broker, both, told);
+    let responses = carry_responses(from_broker, to_client, both, exit, reports);
+    tokio::try_join!(requests, responses).map(|_| ())
 }
 
 async fn carry_requests(
@@ -83,15 +79,7 @@ async fn carry_responses(
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
     let mut due = None;
     loop {
-        let count = loop {
-            tokio::select! {
-                count = from.read(&mut piece) => break count?,
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    lock(both).1.look();
-                    due = None;
-                }
-            }
-        };
+        let count = read_or_look(from, &mut piece, &mut due, || lock(both).1.look()).await?;
         let ready = {
             let (connection, thinner) = &mut *lock(both);
             if count == 0 {

@@ -18,11 +18,11 @@ use std::sync::Mutex;
 
 use pliant_kafka::LossyConnection;
 use pliant_net::bundle::{BundleStream, ExpectedMessages, reset_code};
-use tokio::io::split;
+use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use self::apart::carry_apart;
+use self::apart::{SharedBoth, carry_apart};
 pub(crate) use self::exit::{LossyExit, Path};
 use self::rules::TopicRules;
 use self::thinner::ConnectionThinner;
@@ -55,25 +55,37 @@ pub(crate) async fn carry(
     let _ = tcp.set_nodelay(true);
     let thinner = ConnectionThinner::new(exit, rules, path, expected);
     let both = Mutex::new((LossyConnection::default(), thinner));
-    if expected.is_some() {
-        return carry_apart(tcp, stream, &both, exit).await;
-    }
     let (mut from_broker, mut to_broker) = tcp.into_split();
     let (mut from_client, mut to_client) = split(stream);
-    let take_request = |piece: &[u8], output: &mut Vec<u8>| {
-        let (connection, thinner) = &mut *lock(&both);
-        if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, thinner, output) }
+    let broker = (&mut from_broker, &mut to_broker);
+    let client = (&mut from_client, &mut to_client);
+    let ended = match expected {
+        Some(_) => carry_apart(broker, client, &both, exit).await,
+        None => carry_in_stream(broker, client, &both).await,
     };
-    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
-        let (connection, thinner) = &mut *lock(&both);
-        if piece.is_empty() { connection.end_responses() } else { connection.take_response(piece, thinner, output) }
-    };
-    let requests = carry_frames(&mut from_client, &mut to_broker, take_request, ());
-    let responses = carry_frames(&mut from_broker, &mut to_client, take_response, PathWatch(&both));
-    let Err(error) = tokio::try_join!(requests, responses) else { return };
+    let Err(error) = ended else { return };
     reset(&from_broker.reunite(to_broker).expect("they are halves of one"));
     from_client.unsplit(to_client).reset(reset_code::ABORTED);
     if error.kind() == io::ErrorKind::InvalidData {
         exit.tell(error.to_string());
     }
+}
+
+/// Carries one connection, of which these are the halves, until both sides have ended: records are left out, or go in the stream.
+async fn carry_in_stream(
+    (from_broker, to_broker): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    (from_client, to_client): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
+    both: SharedBoth<'_, '_>,
+) -> io::Result<()> {
+    let take_request = |piece: &[u8], output: &mut Vec<u8>| {
+        let (connection, thinner) = &mut *lock(both);
+        if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, thinner, output) }
+    };
+    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
+        let (connection, thinner) = &mut *lock(both);
+        if piece.is_empty() { connection.end_responses() } else { connection.take_response(piece, thinner, output) }
+    };
+    let requests = carry_frames(from_client, to_broker, take_request, ());
+    let responses = carry_frames(from_broker, to_client, take_response, PathWatch(both));
+    tokio::try_join!(requests, responses).map(|_| ())
 }

@@ -137,46 +137,6 @@ impl ConnectionThinner<'_> {
     pub(super) fn look(&mut self) {
         self.congestion.look(|| self.path.state());
     }
-
-    /// Appends what travels in place of a partition's records.
-    fn take_apart(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
-        let Some(decision) = self.decide(fetched) else { return put_as_they_are(fetched.records, output) };
-        if decision.contract.carry == Carry::Stream {
-            let mut left = Vec::with_capacity(fetched.records.len());
-            self.leave_out(fetched, &decision, &mut left);
-            return put_as_they_are(&left, output);
-        }
-        let Some((key, ledger)) = self.ledger_of(fetched, &decision) else {
-            return put_as_they_are(fetched.records, output);
-        };
-        let carrying = self.apart.current.as_mut().expect("it has begun");
-        carrying.ends_early |= decision.lossy;
-        let contract = decision.contract;
-        let cut = Cut {
-            min_delivery: contract.min_delivery,
-            payload: carrying.payload,
-            pattern: contract.pattern,
-            leaves_out: decision.lossy,
-        };
-        let changing = self.exit.ledgers.changing();
-        let mut known = lock(&ledger);
-        known.forget_below(fetched.log_start);
-        let start = output.len();
-        let entry = carrying.plan.take_apart(fetched.records, &mut known, cut, output);
-        if entry.is_empty() || self.exit.note(&key, entry) {
-            carrying.ledgers.push((key, ledger.clone()));
-        } else {
-            carrying.plan.drop_partition();
-            output.truncate(start);
-            put_as_they_are(fetched.records, output);
-        }
-        drop((known, changing));
-        self.exit.ledgers.compact();
-    }
-
-    fn carry(&mut self, version: i16, response: Vec<u8>, output: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.apart.end(version, response, output)
-    }
 }
 
 impl Thinner for ConnectionThinner<'_> {
@@ -220,10 +180,41 @@ impl Thinner for ConnectionThinner<'_> {
     }
 
     fn take_apart(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
-        Self::take_apart(self, fetched, output);
+        let Some(decision) = self.decide(fetched) else { return put_as_they_are(fetched.records, output) };
+        if decision.contract.carry == Carry::Stream {
+            let mut left = Vec::with_capacity(fetched.records.len());
+            self.leave_out(fetched, &decision, &mut left);
+            return put_as_they_are(&left, output);
+        }
+        let Some((key, ledger)) = self.ledger_of(fetched, &decision) else {
+            return put_as_they_are(fetched.records, output);
+        };
+        let carrying = self.apart.current.as_mut().expect("it has begun");
+        carrying.ends_early |= decision.lossy;
+        let contract = decision.contract;
+        let cut = Cut {
+            min_delivery: contract.min_delivery,
+            payload: carrying.payload,
+            pattern: contract.pattern,
+            leaves_out: decision.lossy,
+        };
+        let changing = self.exit.ledgers.changing();
+        let mut known = lock(&ledger);
+        known.forget_below(fetched.log_start);
+        let start = output.len();
+        let entry = carrying.plan.take_apart(fetched.records, &mut known, cut, output);
+        if entry.is_empty() || self.exit.note(&key, entry) {
+            carrying.ledgers.push((key, ledger.clone()));
+        } else {
+            carrying.plan.drop_partition();
+            output.truncate(start);
+            put_as_they_are(fetched.records, output);
+        }
+        drop((known, changing));
+        self.exit.ledgers.compact();
     }
 
     fn carry(&mut self, version: i16, response: Vec<u8>, output: &mut Vec<u8>) -> Result<(), Refusal> {
-        Self::carry(self, version, response, output)
+        self.apart.end(version, response, output)
     }
 }

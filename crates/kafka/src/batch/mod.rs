@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use self::codec::Codec;
 pub use self::unopened::{MAX_PLAIN, MAX_RECORDS, Unopened};
+use crate::ledger::extend_ranges;
 
 /// Bytes in front of what `batchLength` counts, in every version of the format.
 const LENGTH_END: usize = 12;
@@ -206,10 +207,7 @@ impl<'a> Batch<'a> {
             let plain = &self.plain[first.start as usize..group[fits - 1].end as usize];
             let mut offsets: Vec<(i64, i64)> = Vec::new();
             for Record { offset, .. } in group {
-                match offsets.last_mut() {
-                    Some(range) if range.1 + 1 == *offset => range.1 = *offset,
-                    _ => offsets.push((*offset, *offset)),
-                }
+                extend_ranges(&mut offsets, *offset, *offset);
             }
             groups.push(RecordGroup { records: fits as u32, offsets, bytes: self.codec.pack(plain) });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pliant_proto::transport::atp::LossBound;
 
@@ -138,10 +138,6 @@ impl MessageFlows {
     pub(super) fn take_queued(&mut self) -> Vec<Arc<MessageFlow>> {
         std::mem::take(&mut self.queue)
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

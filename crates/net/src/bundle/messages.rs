@@ -12,7 +12,8 @@ use std::task::Poll;
 
 use pliant_proto::transport::Statistics;
 
-use super::message_flows::{MAX_BYTES, MessageCall, MessageFlow, MessageToken, SendMessages, lock};
+use super::message_flows::{MAX_BYTES, MessageCall, MessageFlow, MessageToken, SendMessages};
+use super::mutex::lock;
 use super::shared::SharedBundles;
 use crate::api::buffers::Status;
 

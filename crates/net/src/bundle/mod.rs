@@ -14,6 +14,7 @@ mod frame;
 mod message_flows;
 mod messages;
 mod multiplexer;
+mod mutex;
 mod node;
 mod relays;
 mod shared;

@@ -13,9 +13,10 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
-use super::message_flows::{MessageCall, MessageFlow, MessageToken, lock};
+use super::message_flows::{MessageCall, MessageFlow, MessageToken};
 use super::messages::{ExpectedMessages, IncomingMessages};
 use super::multiplexer::{Multiplexer, MultiplexerCounts};
+use super::mutex::lock;
 use super::relays::Relays;
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};

@@ -52,8 +52,8 @@ struct Relay {
     read_all: bool,
     written_all: bool,
     /// What was changed, and waits for room.
-    to_socket: Vec<u8>,
-    to_stream: Vec<u8>,
+    to_socket: Waiting,
+    to_stream: Waiting,
 }
 
 impl Relays {
@@ -102,7 +102,7 @@ impl Relays {
             return;
         }
         let (readable, writable) = (true, true);
-        let (to_socket, to_stream) = (Vec::new(), Vec::new());
+        let (to_socket, to_stream) = (Waiting::default(), Waiting::default());
         let (ended, read_all, written_all) = (false, false, false);
         let relay = Relay { to, readable, writable, ended, read_all, written_all, to_socket, to_stream };
         self.all.insert(self.last, relay);
@@ -157,9 +157,9 @@ impl Relay {
         let Self { to: Attachment { stream, socket, change, .. }, to_socket, writable, .. } = self;
         while *writable && !self.written_all {
             if !to_socket.is_empty() {
-                match rustix::io::write(&*socket, to_socket) {
+                match rustix::io::write(&*socket, to_socket.bytes()) {
                     Ok(count) => {
-                        to_socket.drain(..count);
+                        to_socket.take(count);
                         *writable = to_socket.is_empty();
                     }
                     Err(Errno::INTR) => {}
@@ -173,7 +173,7 @@ impl Relay {
             let outcome = state.multiplexer.read_with(*stream, |[first, second]| {
                 if let Some(change) = change.as_mut().filter(|_| passing == 0) {
                     let piece = &first[..first.len().min(LOOKED_AT_BYTES)];
-                    refused = change.take_from_stream(piece, to_socket).err();
+                    refused = change.take_from_stream(piece, &mut to_socket.all).err();
                     return if refused.is_none() { piece.len() } else { 0 };
                 }
                 let first = &first[..first.len().min(passing)];
@@ -211,7 +211,7 @@ impl Relay {
                 ReadOutcome::Reset(code) => return Err(reset_error(code)),
                 ReadOutcome::Ended => {
                     if let Some(change) = change {
-                        change.take_from_stream(&[], to_socket)?;
+                        change.take_from_stream(&[], &mut to_socket.all)?;
                     }
                     shutdown(socket)?;
                     self.written_all = true;
@@ -236,15 +236,16 @@ impl Relay {
                 return Ok(());
             }
             if !to_stream.is_empty() {
-                let taken = state.multiplexer.write(*stream, &to_stream[..room.min(to_stream.len())]);
-                to_stream.drain(..taken.unwrap_or(0));
+                let bytes = to_stream.bytes();
+                let taken = state.multiplexer.write(*stream, &bytes[..room.min(bytes.len())]);
+                to_stream.take(taken.unwrap_or(0));
                 continue;
             }
             let piece = &mut piece[..room.min(PIECE_BYTES)];
             match rustix::io::read(&*socket, &mut *piece) {
                 Ok(count) => {
                     match change {
-                        Some(change) => change.take_from_socket(&piece[..count], to_stream)?,
+                        Some(change) => change.take_from_socket(&piece[..count], &mut to_stream.all)?,
                         None => _ = state.multiplexer.write(*stream, &piece[..count]),
                     }
                     if count == 0 {
@@ -260,6 +261,35 @@ impl Relay {
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes that were changed, and wait for where they go.
+#[derive(Default)]
+struct Waiting {
+    all: Vec<u8>,
+    /// So many of them have gone.
+    gone: usize,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.all[self.gone..]
+    }
+
+    /// So many more have gone.
+    fn take(&mut self, count: usize) {
+        self.gone += count;
+        if self.gone == self.all.len() {
+            self.gone = 0;
+            self.all.clear();
+            // A large piece is the exception.
+            self.all.shrink_to(2 * PIECE_BYTES);
+        }
     }
 }
 

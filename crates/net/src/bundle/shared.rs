@@ -18,12 +18,9 @@ use super::class::BundleClass;
 use super::frame::StreamId;
 use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
+use super::mutex::lock;
 use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A bundle's peer, and the name of its class.
 pub(super) type BundleKey = (SocketAddr, String);

@@ -225,7 +225,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         let place = (hops < stride).then_some(packet.to.index() as usize * stride + hops);
         let pinned = place.map_or(u32::MAX, |place| self.flows.routes[place]);
         let (destination, flow) = (self.flows.host(packet.to), packet.to.flow());
-        if self.flows.slots[flow as usize].pinned || !self.network.sprays() {
+        if !self.network.sprays() || self.flows.slots[flow as usize].pinned {
             self.network.keep_to_path(node, destination, pinned, u64::from(flow))
         } else if let Some(gap) = self.network.flowlet_gap() {
             self.network.flowlet((self.now, gap), node, (packet.to, destination), pinned)

@@ -59,8 +59,8 @@ pub(super) fn picture(run: &RunResult, scenario_toml: &str) -> Option<String> {
 /// Of every link; `None` if the rows are of another network.
 fn loads(run: &RunResult, topology: &Topology) -> Option<Vec<Load>> {
     let seconds = run.simulated.as_secs_f64();
-    let load = |link: u32| Load { link: LinkId(link), utilisation: 0.0, most_queued_packets: 0 };
-    let mut loads: Vec<Load> = (0..topology.links().len() as u32).map(load).collect();
+    let load = |link| Load { link, utilisation: 0.0, most_queued_packets: 0 };
+    let mut loads: Vec<Load> = topology.link_ids().map(load).collect();
     for row in &run.ports {
         let load = loads.get_mut(row.port as usize)?;
         let capacity = topology.link(load.link).rate.bits_per_sec() as f64 * seconds;

@@ -354,9 +354,8 @@ fn check_limits(
     built: &Queues<'_>,
 ) -> Result<(), ScenarioError> {
     let full = WireFormat::from(spec.packets.framing).wire_bytes(spec.packets.mss.0 as u16);
-    let links = || (0..topology.links().len() as u32).map(LinkId);
     for (number, (plan, (below, _))) in built.plans.iter().zip(built.spec.tables()).enumerate() {
-        let ours = links().filter(|&link| built.plan_of(topology, link) == Some(number));
+        let ours = topology.link_ids().filter(|&link| built.plan_of(topology, link) == Some(number));
         let Some(rate) = ours.map(|link| topology.link(link).rate).min() else { continue };
         for (index, queue) in plan.queues.iter().enumerate() {
             let Some(limit) = queue.limit_time.filter(|limit| rate.bytes_in(*limit) < u64::from(full)) else {

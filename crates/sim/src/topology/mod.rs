@@ -162,6 +162,16 @@ impl Topology {
         &self.links
     }
 
+    /// The numbers of all directed links, in order.
+    pub fn link_ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        (0..self.links.len() as u32).map(LinkId)
+    }
+
+    /// The link of this [name](Self::link_name).
+    pub fn link_named(&self, name: &str) -> Option<LinkId> {
+        self.link_ids().find(|&link| self.link_name(link) == name)
+    }
+
     /// One link.
     #[inline]
     pub fn link(&self, link: LinkId) -> &Link {

@@ -95,8 +95,7 @@ fn tiers_have_plans_of_their_own() {
     assert_eq!(again.other_plans, scenario.other_plans);
     assert_eq!(again.to_toml(), scenario.to_toml());
     let level = |name: &str| {
-        let links = 0..scenario.topology.links().len() as u32;
-        let link = links.map(LinkId).find(|&link| scenario.topology.link_name(link) == name).unwrap();
+        let link = scenario.topology.link_named(name).unwrap();
         let plan = scenario.plans().of(&scenario.topology, link);
         assert_eq!(plan.shared_buffer.map(|bytes| bytes.0), Some(4_000_000), "{name}");
         match plan.queues[0].marker {
@@ -126,7 +125,7 @@ fn rates_count_at_hosts_and_in_variants() {
     let text = with("limit = \"300 packets\"\n[[queues.ports]]\nrate = \"25Gbit/s\"\nlimit = \"20us\"");
     let set = Override::parse("--set", "queues.plan=strict").unwrap();
     let scenario = Scenario::parse(&text, Path::new("ports.toml")).unwrap().with(&[set]).unwrap().resolve().unwrap();
-    for link in (0..scenario.topology.links().len() as u32).map(LinkId) {
+    for link in scenario.topology.link_ids() {
         let plan = scenario.plans().of(&scenario.topology, link);
         let slow = scenario.topology.link(link).rate.bits_per_sec() == 25_000_000_000;
         assert_eq!(plan.queues.len(), 2);

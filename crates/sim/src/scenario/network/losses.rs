@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{LinkLoss, LossKind};
 use crate::suggest;
 use crate::tables::KeyError;
-use crate::topology::{LinkId, Topology};
+use crate::topology::Topology;
 use crate::units_serde;
 
 /// What a link loses: each packet with a probability, or some in a row.
@@ -28,11 +28,11 @@ pub struct LossSpec {
 
 /// The losses of links, or the first key that is wrong.
 pub(in super::super) fn resolve(specs: &[LossSpec], topology: &Topology) -> Result<Vec<LinkLoss>, KeyError> {
-    let names = || (0..topology.links().len() as u32).map(|link| topology.link_name(LinkId(link)));
     let resolve = |(index, spec): (usize, &LossSpec)| {
         let refuse = |key: &str, why: String| Err((format!("losses.{index}.{key}"), why));
-        let Some(link) = names().position(|name| name == spec.link) else {
-            return refuse("link", suggest::unknown("link", &spec.link, &names().collect::<Vec<_>>()));
+        let Some(link) = topology.link_named(&spec.link) else {
+            let all: Vec<String> = topology.link_ids().map(|link| topology.link_name(link)).collect();
+            return refuse("link", suggest::unknown("link", &spec.link, &all));
         };
         let kind = match (spec.probability, spec.at, spec.packets) {
             (Some(probability), None, None) if (0.0..1.0).contains(&probability) => LossKind::Random(probability),
@@ -41,7 +41,7 @@ pub(in super::super) fn resolve(specs: &[LossSpec], topology: &Topology) -> Resu
             (None, Some(_), Some(_)) => return refuse("packets", "must be at least 1".to_owned()),
             _ => return refuse("probability", "give either probability, or at and packets".to_owned()),
         };
-        Ok(LinkLoss { link: link as u32, kind })
+        Ok(LinkLoss { link: link.0, kind })
     };
     specs.iter().enumerate().map(resolve).collect()
 }

@@ -54,10 +54,9 @@ impl OutageSpec {
             [link.from, link.to].into_iter().find(|&end| topology.is_host(end) && !topology.has_several_links(end))
         };
         for name in &self.links {
-            let names = || (0..topology.links().len() as u32).map(LinkId);
-            let Some(link) = names().find(|&link| topology.link_name(link) == *name) else {
-                let all: Vec<String> =
-                    names().filter(|&link| only_host(link).is_none()).map(|link| topology.link_name(link)).collect();
+            let Some(link) = topology.link_named(name) else {
+                let may_fail = topology.link_ids().filter(|&link| only_host(link).is_none());
+                let all: Vec<String> = may_fail.map(|link| topology.link_name(link)).collect();
                 return Err(("links", suggest::unknown("link", name, &all)));
             };
             if let Some(host) = only_host(link) {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::suggest;
 use crate::tables::KeyError;
-use crate::topology::{LinkId, Topology};
+use crate::topology::Topology;
 
 /// Greatest weight of a link.
 const MAX_WEIGHT: u32 = 65_535;
@@ -53,7 +53,6 @@ impl PathWeights {
 
     /// The weight of each link, or the key that is wrong; empty if all are alike.
     pub(in super::super) fn resolve(&self, topology: &Topology) -> Result<Vec<u64>, KeyError> {
-        let links = || (0..topology.links().len() as u32).map(LinkId);
         let given = match self {
             Self::By(WeightRule::Equal) => return Ok(Vec::new()),
             Self::By(WeightRule::Rate) => {
@@ -64,8 +63,8 @@ impl PathWeights {
         let mut weights: Vec<Option<u64>> = vec![None; topology.links().len()];
         for (index, LinkWeight { link: name, weight }) in given.iter().enumerate() {
             let refuse = |key: &str, why: String| Err((format!("path_weights.{index}.{key}"), why));
-            let Some(link) = links().find(|&link| topology.link_name(link) == *name) else {
-                let all: Vec<String> = links().map(|link| topology.link_name(link)).collect();
+            let Some(link) = topology.link_named(name) else {
+                let all: Vec<String> = topology.link_ids().map(|link| topology.link_name(link)).collect();
                 return refuse("link", suggest::unknown("link", name, &all));
             };
             if !(1..=MAX_WEIGHT).contains(weight) {

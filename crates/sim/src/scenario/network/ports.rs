@@ -25,7 +25,7 @@ impl QueuesSpec {
     /// What hosts have where only switches are told: the elements that choose by rate alone, of rates that hosts have.
     pub(super) fn ports_at_hosts(&self, topology: &Topology) -> Vec<Self> {
         let is_host = |link: &LinkId| topology.is_host(topology.link(*link).from);
-        let links = || (0..topology.links().len() as u32).map(LinkId).filter(is_host);
+        let links = || topology.link_ids().filter(is_host);
         let at_hosts = |ports: &&Self| {
             (ports.tier, ports.direction) == (None, None) && links().any(|link| ports.chooses(topology, link))
         };
@@ -101,7 +101,7 @@ impl QueuesSpec {
     /// Checks what the elements of `ports` choose: each some port, and all ports of a node share one buffer.
     pub(in super::super) fn check_ports(&self, topology: &Topology, whose: Whose) -> Result<(), KeyError> {
         let is_ours = |link: &LinkId| topology.is_host(topology.link(*link).from) == (whose == Whose::Hosts);
-        let links = || (0..topology.links().len() as u32).map(LinkId).filter(is_ours);
+        let links = || topology.link_ids().filter(is_ours);
         for (index, ports) in self.ports.iter().enumerate() {
             let refuse =
                 |key: &str, why: String| Err((format!("ports.{index}.{key}").trim_end_matches('.').to_owned(), why));
