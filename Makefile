@@ -175,9 +175,9 @@ torch: $(QUICK) $(TORCH_ENV)/ready
 	$(TORCH_ENV)/bin/pip install -q --no-deps --force-reinstall target/python/torch-wheels/pliant-*.whl
 	$(TORCH_ENV)/bin/pytest --pyargs pliant.torch python/tests/test_torch.py python/tests/test_torch_arithmetic.py
 	rm -f target/torch.json
-	$(TORCH_ENV)/bin/python bench/torch/run.py $(QUICK) $(TORCH_ENV)/bin/python --record target/torch.json --rounds 2
+	$(TORCH_ENV)/bin/python bench/training/run.py $(QUICK) $(TORCH_ENV)/bin/python --record target/torch.json --rounds 2
 	cp target/torch.json docs/torch.json
-	$(TORCH_ENV)/bin/python bench/torch/run.py $(QUICK) $(TORCH_ENV)/bin/python --record docs/torch.json --rounds 2 --write-docs
+	$(TORCH_ENV)/bin/python bench/training/run.py $(QUICK) $(TORCH_ENV)/bin/python --record docs/torch.json --rounds 2 --write-docs
 
 $(TORCH_ENV)/ready: python/tests/torch-requirements.txt
 	python3 -m venv $(TORCH_ENV)

@@ -3,7 +3,7 @@
 
 Usage: performance.py PLIANT [PART...]
 
-PART: simulator, instructions, transfer, rate-cap, blocks, daemon, objects (default: all of them). PLIANT is a release build. Each part
+PART: simulator, instructions, transfer, rate-cap, blocks, daemon, objects, python (default: all of them). PLIANT is a release build. Each part
 runs the script of this folder that has its name or does its work, writes docs/performance/PART.json (the build, the machine,
 every figure of the script, the table's cells) and the table in docs/performance.md. Needs Linux and root; the scripts install
 their peers on Debian. All parts take 40 minutes, in which the machine should do nothing else.
@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -140,8 +141,25 @@ def objects(pliant):
     return ["sources (Mbit/s)", "bound", "`fetch`", "aria2", "beyond: `fetch`", "aria2"], cells, record
 
 
+def python(pliant):
+    """By an interpreter of its own, which has the package of a release build."""
+    folder = ROOT / "target" / "python"
+    script("make", "-C", ROOT, "--no-print-directory", "target/python/env/ready")
+    wheels = folder / "release-wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    script(folder / "env/bin/maturin", "build", "--quiet", "--locked", "--release", "--manifest-path", ROOT / "crates/python/Cargo.toml",
+           "--target-dir", folder / "build", "--interpreter", folder / "env/bin/python", "--out", wheels)
+    script(folder / "env/bin/pip", "install", "-q", "--no-deps", "--force-reinstall", *wheels.glob("pliant-*.whl"))
+    record = recorded(folder / "env/bin/python", HERE / "python.py", pliant)
+    rows = [["CPU s of a run", *(f"{statistics.median(record['cpu_s'][who]):.2f}" for who in ("command", "package"))],
+            [f"{record['flows']:,} flows: seconds for the columns, and then for the frame", "", f"{record['columns_s']:.2f}, {record['frame_s']:.2f}"],
+            ["tiny runs per second by two processes: local sweep, Dask",
+             *(f"{statistics.median(record['runs_per_s'][who]):.0f}" for who in ("local", "dask"))]]
+    return ["", "command line, or local", "Python, or Dask"], rows, record
+
+
 PARTS = {"simulator": simulator, "instructions": instructions, "transfer": transfer, "rate-cap": rate_cap, "blocks": blocks,
-         "daemon": daemon, "objects": objects}
+         "daemon": daemon, "objects": objects, "python": python}
 
 
 def marks(part):

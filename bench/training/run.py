@@ -215,7 +215,7 @@ def cells(row):
 
 HEAD = ["load", "method", "step p50, ms", "p99, ms", "p99/p50", f"s to {REACHED:.0%}", "last accuracy", "least arrived",
         "replicas apart"]
-MARKS = ("<!-- torch: written by bench/torch/run.py -->", "<!-- end of torch -->")
+MARKS = ("<!-- torch: written by bench/training/run.py -->", "<!-- end of torch -->")
 
 
 def judge(rows):

@@ -1,4 +1,4 @@
-"""A worker of bench/torch/run.py: trains a small network on scikit-learn's digits, again and again, by what it is told.
+"""A worker of bench/training/run.py: trains a small network on scikit-learn's digits, again and again, by what it is told.
 
 Usage: worker.py RANK KEY ADDRESS ...
 A line of stdin is a run: JSON with `by` (gloo or pliant), `bound`, `steps`, `seed`. A line of stdout answers it. Times are

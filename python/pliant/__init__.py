@@ -20,15 +20,19 @@ The same seed gives the same events, and so the same digest, from Python, on the
 from __future__ import annotations
 
 from ._compare import Comparison, compare
+from ._controller import Controller, register_controller
 from ._distribution import distribution
 from ._errors import PliantError, ScenarioError
-from ._pliant import Scenario, Table, __version__
+from ._pliant import Ack, Congestion, Scenario, Table, __version__
 from ._reproduce import Reproduction, figures, reproduce
 from ._run import Result, run
 from ._sweep import Sweep, sweep
 
 __all__ = [
+    "Ack",
     "Comparison",
+    "Congestion",
+    "Controller",
     "PliantError",
     "Reproduction",
     "Result",
@@ -40,6 +44,7 @@ __all__ = [
     "compare",
     "distribution",
     "figures",
+    "register_controller",
     "reproduce",
     "run",
     "sweep",

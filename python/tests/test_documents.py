@@ -47,9 +47,9 @@ def test_a_guide_runs(page, least, tmp_path, monkeypatch):
 
 def test_the_page_of_torch_is_of_its_record(monkeypatch):
     """The tables are what the benchmark writes of the record, and the record is of the settings that the page names."""
-    # The program adds the folder of benchmarks, in which one is named torch.
+    # The program adds the folder of benchmarks.
     monkeypatch.setattr(sys, "path", list(sys.path))
-    bench = runpy.run_path(str(ROOT / "bench/torch/run.py"))
+    bench = runpy.run_path(str(ROOT / "bench/training/run.py"))
     record = json.loads((ROOT / "docs/torch.json").read_text())
     page = (ROOT / "docs/torch.md").read_text()
     begin, end = bench["MARKS"]

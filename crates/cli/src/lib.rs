@@ -11,7 +11,7 @@
 //!         name: "my-dctcp",
 //!         description: "DCTCP under another name",
 //!         honours: &[],
-//!         settings: || Box::new(DctcpConfig::default()),
+//!         settings: &|| Box::new(DctcpConfig::default()),
 //!     });
 //!     pliant_cli::main()
 //! }

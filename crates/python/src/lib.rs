@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod compare;
+mod controller;
 mod errors;
 mod identity;
 mod reproduce;
@@ -22,6 +23,8 @@ fn _pliant(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<result::RunResult>()?;
     module.add_class::<table::Table>()?;
+    module.add_class::<controller::Ack>()?;
+    module.add_class::<controller::CongestionEvent>()?;
     module.add_class::<sweep::SweepPlan>()?;
     module.add_class::<transfer::Pending>()?;
     module.add_class::<transfer::NetNode>()?;
@@ -29,6 +32,7 @@ fn _pliant(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transfer::NetSender>()?;
     module.add_class::<transfer::NetReceiver>()?;
     module.add_function(wrap_pyfunction!(result::run, module)?)?;
+    module.add_function(wrap_pyfunction!(controller::add_controller, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::figures, module)?)?;

@@ -7,6 +7,7 @@ use pliant_sim::scenario::{Override, Place, Resolved, Scenario as Document};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::controller;
 use crate::errors::{failed, refused, refused_value};
 use crate::values;
 
@@ -25,8 +26,11 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) fn resolve(&self) -> PyResult<Resolved> {
-        self.document.resolve().map_err(|error| refused(&error))
+    pub(crate) fn resolve(&self, py: Python<'_>) -> PyResult<Resolved> {
+        let before = controller::exceptions();
+        let resolved = self.document.resolve();
+        controller::raised_since(py, before)?;
+        resolved.map_err(|error| refused(&error))
     }
 
     fn parsed(text: &str, file: &str) -> PyResult<Self> {
@@ -105,35 +109,35 @@ impl Scenario {
 
     /// Its name.
     #[getter]
-    fn name(&self) -> PyResult<String> {
-        Ok(self.resolve()?.name().to_owned())
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.resolve(py)?.name().to_owned())
     }
 
     /// Its seed.
     #[getter]
-    fn seed(&self) -> PyResult<u64> {
-        Ok(self.resolve()?.spec.seed)
+    fn seed(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.resolve(py)?.spec.seed)
     }
 
     /// Every setting with its default filled in, as the text of a file. Raises what a run would.
-    fn to_toml(&self) -> PyResult<String> {
-        Ok(self.resolve()?.to_toml())
+    fn to_toml(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.resolve(py)?.to_toml())
     }
 
     /// The same as a dict.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let table = toml::Value::Table(self.resolve()?.to_table());
+        let table = toml::Value::Table(self.resolve(py)?.to_table());
         Ok(values::to_python(py, &table)?.cast_into::<PyDict>()?)
     }
 
     /// Raises what a run would, and returns what is odd, as `pliant check` warns of it.
-    fn check(&self) -> PyResult<Vec<String>> {
-        Ok(self.resolve()?.warnings)
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.resolve(py)?.warnings)
     }
 
     /// Seconds of a processor and bytes of memory that a run will take, about.
-    fn estimate(&self) -> PyResult<(f64, u64)> {
-        let estimate = self.resolve()?.estimate();
+    fn estimate(&self, py: Python<'_>) -> PyResult<(f64, u64)> {
+        let estimate = self.resolve(py)?.estimate();
         Ok((estimate.cpu_s(), estimate.memory_bytes))
     }
 
@@ -152,7 +156,7 @@ impl Scenario {
 
     /// For `copy` and `pickle`: the resolved text, which stands for itself on another machine.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String, String))> {
-        let resolved = slf.get().resolve()?;
+        let resolved = slf.get().resolve(slf.py())?;
         let file = format!("{}.toml", resolved.name());
         Ok((slf.get_type().getattr("from_toml")?, (resolved.to_toml(), file)))
     }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use pliant_cli::library::RunProgress;
 use pyo3::prelude::*;
 
+use crate::controller;
+
 /// How often signals are looked for and progress is told.
 const INTERVAL: Duration = Duration::from_millis(50);
 
@@ -31,8 +33,8 @@ impl Progress {
 }
 
 /// Does `work` on a thread of its own, without Python's lock. Every so often `tell` is called with what `look` sees. An
-/// exception of it, or of a signal's handler, raises the flag that the work looks at, and is raised once the work has
-/// ended.
+/// exception of it, of a signal's handler or of a controller in Python raises the flag that the work looks at, and is raised
+/// once the work has ended.
 pub(crate) fn supervised<T: Send>(
     py: Python<'_>,
     tell: Option<&Py<PyAny>>,
@@ -40,6 +42,7 @@ pub(crate) fn supervised<T: Send>(
     work: impl FnOnce(&AtomicBool) -> T + Send,
 ) -> PyResult<T> {
     let interrupt = AtomicBool::new(false);
+    let before = controller::exceptions();
     let (result, raised) = py.detach(|| {
         thread::scope(|scope| {
             let (over, is_over) = channel::<()>();
@@ -51,7 +54,10 @@ pub(crate) fn supervised<T: Send>(
             });
             let mut raised = None;
             while is_over.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let attended = Python::attach(|py| attend(py, tell.filter(|_| raised.is_none()), &look));
+                let attended = Python::attach(|py| {
+                    controller::raised_since(py, before)?;
+                    attend(py, tell.filter(|_| raised.is_none()), &look)
+                });
                 if let Err(error) = attended {
                     interrupt.store(true, Ordering::Relaxed);
                     raised.get_or_insert(error);
@@ -63,7 +69,7 @@ pub(crate) fn supervised<T: Send>(
     match (result, raised) {
         (Err(panic), _) => std::panic::resume_unwind(panic),
         (Ok(_), Some(error)) => Err(error),
-        (Ok(value), None) => Ok(value),
+        (Ok(value), None) => controller::raised_since(py, before).map(|()| value),
     }
 }
 

@@ -90,14 +90,38 @@ pub struct PhantomConfig {
     pub pass_not_ect: bool,
 }
 
-/// Random early detection. Lengths in packets.
+/// In what RED measures its queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RedUnit {
+    /// Packets, as in the paper.
+    Packets,
+    /// Bytes, as switches have it.
+    Bytes,
+    /// Seconds in which the link sends the bytes of the queue.
+    Seconds,
+}
+
+impl RedUnit {
+    /// How many bytes a length of one is on `link`, where packets have `packet_bytes`.
+    pub fn bytes(self, packet_bytes: u32, link: Rate) -> f64 {
+        match self {
+            Self::Packets => f64::from(packet_bytes),
+            Self::Bytes => 1.0,
+            Self::Seconds => link.bits_per_sec() as f64 / 8.0,
+        }
+    }
+}
+
+/// Random early detection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RedConfig {
-    /// Marking begins at this average.
-    pub min_packets: f64,
-    /// Marking probability reaches `max_probability` at this average.
-    pub max_packets: f64,
-    /// See `max_packets`, in (0, 1].
+    /// Marking begins at this average queue, in `unit`.
+    pub min: f64,
+    /// Marking probability reaches `max_probability` at this average queue, in `unit`.
+    pub max: f64,
+    /// In what the queue is measured.
+    pub unit: RedUnit,
+    /// See `max`, in (0, 1].
     pub max_probability: f64,
     /// Weight of the instantaneous queue in the average, in (0, 1].
     pub weight: f64,
@@ -118,6 +142,13 @@ pub struct RedConfig {
 }
 
 impl RedConfig {
+    /// [`min`](Self::min) and [`max`](Self::max) in bytes, on `link` with packets of `packet_bytes`.
+    pub fn bytes(&self, packet_bytes: u32, link: Rate) -> (u64, u64) {
+        let one = self.unit.bytes(packet_bytes, link);
+        let whole = |length: f64| libm::round(length * one) as u64;
+        (whole(self.min), whole(self.max))
+    }
+
     /// Whether a packet is judged by the queue it finds and nothing else.
     fn is_instantaneous(&self) -> bool {
         self.weight == 1.0 && !self.spread && !self.spares_short
@@ -139,9 +170,7 @@ impl MarkerConfig {
             Self::Phantom(PhantomConfig { level: Level::Packets(_), .. }) => {
                 Err("a phantom queue counts bytes: its threshold is in bytes or in time")
             }
-            Self::Red(red) if !(red.min_packets >= 0.0 && red.max_packets >= red.min_packets) => {
-                Err("RED needs 0 <= min <= max")
-            }
+            Self::Red(red) if !(red.min >= 0.0 && red.max >= red.min) => Err("RED needs 0 <= min <= max"),
             Self::Red(red) if !unit(red.max_probability) => Err("RED's max_probability must lie in (0, 1]"),
             Self::Red(red) if !unit(red.weight) => Err("RED's weight must lie in (0, 1]"),
             Self::Red(red) if red.wait && !red.spread => Err("RED's wait needs spread"),
@@ -156,7 +185,7 @@ impl MarkerConfig {
         match *self {
             Self::None | Self::Threshold(Threshold { at: MarkAt::Dequeue, .. }) => u32::MAX,
             Self::Threshold(Threshold { scope: Scope::Queue, level: Level::Packets(packets), .. }) => packets,
-            Self::Red(red) if red.is_instantaneous() => libm::ceil(red.min_packets) as u32,
+            Self::Red(red) if red.is_instantaneous() && red.unit == RedUnit::Packets => libm::ceil(red.min) as u32,
             Self::Threshold(_) | Self::Red(_) | Self::Phantom(_) => 0,
         }
     }
@@ -169,7 +198,11 @@ impl MarkerConfig {
         match *self {
             Self::None => None,
             Self::Threshold(threshold) => Some(threshold.level),
-            Self::Red(red) => Some(Level::Bytes(libm::round(red.min_packets * f64::from(packet)) as u64)),
+            Self::Red(red) => Some(match red.unit {
+                RedUnit::Packets => Level::Bytes(libm::round(red.min * f64::from(packet)) as u64),
+                RedUnit::Bytes => Level::Bytes(red.min as u64),
+                RedUnit::Seconds => Level::Time(Span::from_ps(libm::round(red.min * 1e12) as u64)),
+            }),
             Self::Phantom(phantom) => Some(phantom.level),
         }
     }
@@ -334,6 +367,10 @@ impl Phantom {
 #[derive(Clone, Debug)]
 pub(super) struct Red {
     config: RedConfig,
+    /// The thresholds, in packets or in bytes.
+    min: f64,
+    max: f64,
+    counts_bytes: bool,
     average: f64,
     /// Packets since the last mark; -1 below min.
     count: i64,
@@ -345,7 +382,10 @@ pub(super) struct Red {
 
 impl Red {
     fn new(config: RedConfig, link: Rate, stream: Stream) -> Self {
-        Self { config, average: 0.0, count: -1, link, idle_since: Instant::ZERO, stream }
+        let counts_bytes = config.unit != RedUnit::Packets;
+        let one = if counts_bytes { config.unit.bytes(0, link) } else { 1.0 };
+        let (min, max) = (config.min * one, config.max * one);
+        Self { config, min, max, counts_bytes, average: 0.0, count: -1, link, idle_since: Instant::ZERO, stream }
     }
 
     /// Idle time begins when the link is free, as in ns-2 and ns-3: until then the last packet is served.
@@ -356,7 +396,8 @@ impl Red {
 
     fn judge(&mut self, now: Instant, ect: bool, queue: Occupancy) -> Verdict {
         self.update_average(now, queue);
-        let RedConfig { min_packets: min, max_packets: max, max_probability, gentle, hard_drop, .. } = self.config;
+        let RedConfig { max_probability, gentle, hard_drop, .. } = self.config;
+        let (min, max) = (self.min, self.max);
         let ceiling = if gentle { 2.0 * max } else { max };
         let spares = self.config.spares_short;
         if self.average < min || spares && queue.packets <= 1 {
@@ -408,7 +449,8 @@ impl Red {
             // What is dropped here leaves the queue empty, and this time is over.
             self.idle_since = now;
         }
-        self.average += w * (f64::from(queue.packets) - self.average);
+        let queued = if self.counts_bytes { queue.bytes as f64 } else { f64::from(queue.packets) };
+        self.average += w * (queued - self.average);
     }
 }
 
@@ -433,8 +475,9 @@ mod tests {
     }
 
     const RED: RedConfig = RedConfig {
-        min_packets: 5.0,
-        max_packets: 15.0,
+        min: 5.0,
+        max: 15.0,
+        unit: RedUnit::Packets,
         max_probability: 0.1,
         weight: 0.002,
         gentle: false,
@@ -449,7 +492,7 @@ mod tests {
     /// itself. ns-2's defaults (weight 0.002) would not notice a queue of five packets.
     #[test]
     fn instantaneous_red_is_linear_in_the_queue() {
-        let config = RedConfig { min_packets: 1.0, max_packets: 5.0, max_probability: 1.0, weight: 1.0, ..RED };
+        let config = RedConfig { min: 1.0, max: 5.0, max_probability: 1.0, weight: 1.0, ..RED };
         let mut red = red(RedConfig { spread: false, ..config });
         for packets in 0..=6 {
             let drops = (0..20_000).filter(|_| red.judge(Instant::ZERO, false, occupancy(packets)) == Verdict::Drop);
@@ -459,10 +502,32 @@ mod tests {
         }
     }
 
+    /// 10 Gbit/s sends 12,500 bytes in 10 us. Thresholds in bytes, and in the time of those bytes, judge as thresholds in
+    /// packets of 1250 bytes do.
+    #[test]
+    fn thresholds_in_bytes_and_in_time_are_those_in_packets() {
+        let in_packets = RedConfig { min: 5.0, max: 15.0, weight: 0.5, gentle: true, ..RED };
+        let in_bytes = RedConfig { min: 6250.0, max: 18_750.0, unit: RedUnit::Bytes, ..in_packets };
+        let in_time = RedConfig { min: 5e-6, max: 15e-6, unit: RedUnit::Seconds, ..in_packets };
+        for config in [in_packets, in_bytes, in_time] {
+            assert_eq!(config.bytes(1250, LINK), (6250, 18_750));
+        }
+        let mut reds = [in_packets, in_bytes, in_time].map(red);
+        let mut marks = 0;
+        for step in 0..2000 {
+            let packets = step % 40;
+            let queue = Occupancy { packets, bytes: u64::from(packets) * 1250 };
+            let verdicts = reds.each_mut().map(|red| red.judge(Instant::ZERO, true, queue));
+            assert_eq!(verdicts, [verdicts[0]; 3], "after {step}");
+            marks += u32::from(verdicts[0] == Verdict::Mark);
+        }
+        assert!((500..1500).contains(&marks), "{marks}");
+    }
+
     /// DCTCP's marking is RED with min = max = K and weight 1: marks iff the queue before the packet is at least K.
     #[test]
     fn red_with_min_max_k_is_the_threshold() {
-        let mut red = red(RedConfig { min_packets: 65.0, max_packets: 65.0, max_probability: 1.0, weight: 1.0, ..RED });
+        let mut red = red(RedConfig { min: 65.0, max: 65.0, max_probability: 1.0, weight: 1.0, ..RED });
         let threshold =
             Threshold { level: Level::Packets(65), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
         for packets in [0, 64, 65, 66, 64, 200] {
@@ -610,7 +675,7 @@ mod tests {
     fn lengths_that_cannot_be_marked_are_known() {
         let threshold =
             Threshold { level: Level::Packets(65), at: MarkAt::Enqueue, scope: Scope::Queue, pass_not_ect: false };
-        let instantaneous = RedConfig { min_packets: 1.5, weight: 1.0, spread: false, ..RED };
+        let instantaneous = RedConfig { min: 1.5, weight: 1.0, spread: false, ..RED };
         for (marker, below, alone) in [
             (MarkerConfig::None, u32::MAX, u64::MAX),
             (MarkerConfig::Threshold(threshold), 65, u64::MAX),
@@ -619,7 +684,8 @@ mod tests {
             (MarkerConfig::Threshold(Threshold { level: Level::Packets(0), ..threshold }), 0, 0),
             (MarkerConfig::Threshold(Threshold { at: MarkAt::Dequeue, ..threshold }), u32::MAX, u64::MAX),
             (MarkerConfig::Red(instantaneous), 2, u64::MAX),
-            (MarkerConfig::Red(RedConfig { min_packets: 0.0, ..instantaneous }), 0, 0),
+            (MarkerConfig::Red(RedConfig { min: 0.0, ..instantaneous }), 0, 0),
+            (MarkerConfig::Red(RedConfig { unit: RedUnit::Bytes, ..instantaneous }), 0, 0),
             (MarkerConfig::Red(RedConfig { spread: true, ..instantaneous }), 0, 0),
             (MarkerConfig::Red(RedConfig { weight: 0.5, ..instantaneous }), 0, 0),
             (MarkerConfig::Red(RED), 0, 0),
@@ -637,8 +703,8 @@ mod tests {
             MarkerConfig::Red(config).check()
         };
         let allowed: [Change; 5] = [
-            |red| red.min_packets = 0.0,
-            |red| red.min_packets = red.max_packets,
+            |red| red.min = 0.0,
+            |red| red.min = red.max,
             |red| red.max_probability = 1.0,
             |red| red.weight = 1.0,
             |red| red.weight = 1e-9,
@@ -647,9 +713,9 @@ mod tests {
             assert_eq!(check(change), Ok(()));
         }
         let refused: [(Change, &str); 9] = [
-            (|red| red.min_packets = -1.0, "min"),
-            (|red| red.min_packets = red.max_packets + 1.0, "min"),
-            (|red| red.max_packets = f64::NAN, "min"),
+            (|red| red.min = -1.0, "min"),
+            (|red| red.min = red.max + 1.0, "min"),
+            (|red| red.max = f64::NAN, "min"),
             (|red| red.max_probability = 0.0, "max_probability"),
             (|red| red.max_probability = 1.1, "max_probability"),
             (|red| red.max_probability = -0.1, "max_probability"),
@@ -691,7 +757,7 @@ mod tests {
     #[test]
     fn gentle_red_rises_to_one_at_twice_max() {
         let config = RedConfig { weight: 1.0, spread: false, gentle: true, ..RED };
-        let edge = RedConfig { min_packets: 15.0, ..config };
+        let edge = RedConfig { min: 15.0, ..config };
         for (config, packets, expected) in [
             (config, 4, 0.0),
             (config, 10, 0.05),
@@ -724,7 +790,7 @@ mod tests {
     /// here of 1500 bytes in 1200 ns; time in which something is queued or sent changes nothing.
     #[test]
     fn the_average_decays_while_idle() {
-        let mut red = red(RedConfig { weight: 0.5, max_packets: 1e9, ..RED });
+        let mut red = red(RedConfig { weight: 0.5, max: 1e9, ..RED });
         let after = |packets: u64| Instant::ZERO.after(Span::from_ns(1200 * packets));
         for (at, queued, average) in [(0, 8, 4.0), (5, 4, 4.0)] {
             red.update_average(after(at), occupancy(queued));
@@ -747,7 +813,7 @@ mod tests {
     /// half, and every second one if the first was not.
     #[test]
     fn spreading_starts_over_below_min() {
-        let config = RedConfig { min_packets: 5.0, max_packets: 15.0, max_probability: 1.0, weight: 1.0, ..RED };
+        let config = RedConfig { min: 5.0, max: 15.0, max_probability: 1.0, weight: 1.0, ..RED };
         let mut first_marked = 0;
         for seed in 0..1000 {
             let mut red = Red::new(config, LINK, Stream::named(seed, "red"));

@@ -34,4 +34,4 @@ pub use kernel_congestion::KernelCongestion;
 pub use near_opt::{NEAR_OPT, OracleSpec};
 pub(crate) use registry::check_shared_tcp;
 pub use registry::{register, register_controller, tables};
-pub use tcp::{ForeignController, TCP_TABLE, TcpSettings};
+pub use tcp::{ControllerDefaults, ForeignController, TCP_TABLE, TcpSettings};

@@ -1,6 +1,7 @@
 //! The TCP family: one byte stream, with a congestion controller for each member.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use pliant_proto::congestion::ControllerSettings;
@@ -288,7 +289,7 @@ fn tables(member: TransportName) -> Vec<SettingsTable> {
 }
 
 /// A congestion controller of another crate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ForeignController {
     /// Its name in scenario files.
     pub name: &'static str,
@@ -297,12 +298,21 @@ pub struct ForeignController {
     /// Fields of the contract that it honours.
     pub honours: &'static [Field],
     /// Its settings at their defaults.
-    pub settings: fn() -> Box<dyn ControllerSettings>,
+    pub settings: ControllerDefaults,
+}
+
+/// Gives the settings of a foreign controller at their defaults.
+pub type ControllerDefaults = &'static (dyn Fn() -> Box<dyn ControllerSettings> + Send + Sync);
+
+impl fmt::Debug for ForeignController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignController").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The controller of another crate, as a family of one member.
 struct ForeignTcp {
-    settings: fn() -> Box<dyn ControllerSettings>,
+    settings: ControllerDefaults,
     members: &'static [Member],
 }
 

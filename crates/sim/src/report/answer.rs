@@ -54,15 +54,15 @@ pub fn answer(repeated: &Repeated) -> Option<String> {
 
 fn cost(gives: &str, kept: f64, change: Option<Change>) -> String {
     match change {
-        Some(change) if !change.is_seen() => format!(", and {gives} keeps its rate"),
+        Some(change) if !change.is_seen() => format!(", and leaves {gives} its rate"),
         Some(change) => {
             format!(
-                ", and {gives} keeps {} % of its rate (±{})",
+                ", and leaves {gives} {} % of its rate (±{})",
                 number(100.0 * kept),
                 number(100.0 * change.half_width())
             )
         }
-        None => format!(", and {gives} keeps {} % of its rate", number(100.0 * kept)),
+        None => format!(", and leaves {gives} {} % of its rate", number(100.0 * kept)),
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_sentence_follows_the_intervals() {
         let told = answer(&repeated([0.5, 0.5, 0.5])).unwrap();
-        let expected = "strict takes the FCT p99 of search from 1.00 ms to 500 µs (−50 ±0.0 %), and training keeps 50.0 % of its \
+        let expected = "strict takes the FCT p99 of search from 1.00 ms to 500 µs (−50 ±0.0 %), and leaves training 50.0 % of its \
                         rate (±0).";
         assert_eq!(told, expected);
         let none = "No difference is seen in the FCT p99 of search between shared and the other variants.";

@@ -1,5 +1,6 @@
 //! A picture of the network: every cable coloured by how busy it was, the bottleneck named.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -18,6 +19,8 @@ const MOST_ROWS: usize = 40_000;
 const WIDTH: f64 = 1200.0;
 const TIER_HEIGHT: f64 = 110.0;
 const MARGIN: f64 = 24.0;
+/// Between two cables of the same nodes.
+const CABLE_GAP: f64 = 6.0;
 /// Names are shown of so many nodes of a tier.
 const NAMED: usize = 24;
 
@@ -83,10 +86,13 @@ fn drawing(topology: &Topology, loads: &[Load], busiest: LinkId, told: &str) -> 
         .map(|cable| (cable, loads[2 * cable].utilisation.max(loads[2 * cable + 1].utilisation)))
         .collect();
     cables.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let aside = beside_each_other(topology, loads);
     for (cable, utilisation) in cables {
         let (there, back) = (&loads[2 * cable], &loads[2 * cable + 1]);
         let link = topology.link(there.link);
-        let ((x1, y1), (x2, y2)) = (places[link.from.index()], places[link.to.index()]);
+        let ((mut x1, y1), (mut x2, y2)) = (places[link.from.index()], places[link.to.index()]);
+        x1 += aside[cable];
+        x2 += aside[cable];
         let is_busiest = busiest.index() / 2 == cable;
         let percent = |load: &Load| format!("{} {} %", topology.link_name(load.link), number(100.0 * load.utilisation));
         write!(
@@ -124,6 +130,25 @@ fn drawing(topology: &Topology, loads: &[Load], busiest: LinkId, told: &str) -> 
 }
 
 const TAKES_ALL: &str = "a string takes all";
+
+/// How far each cable is drawn to the side: several between the same nodes lie next to each other.
+fn beside_each_other(topology: &Topology, loads: &[Load]) -> Vec<f64> {
+    let ends = |cable: usize| {
+        let link = topology.link(loads[2 * cable].link);
+        (link.from.index().min(link.to.index()), link.from.index().max(link.to.index()))
+    };
+    let cables = 0..loads.len() / 2;
+    let mut between: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    cables.clone().for_each(|cable| between.entry(ends(cable)).or_default().push(cable));
+    let mut aside = vec![0.0; cables.len()];
+    for together in between.values() {
+        let middle = (together.len() - 1) as f64 / 2.0;
+        for (place, &cable) in together.iter().enumerate() {
+            aside[cable] = CABLE_GAP * (place as f64 - middle);
+        }
+    }
+    aside
+}
 
 /// Where each node stands: hosts at the bottom, each tier above the one below, evenly from left to right.
 fn places(topology: &Topology) -> Vec<(f64, f64)> {
@@ -176,6 +201,21 @@ mod tests {
         assert_eq!(section.matches("<line ").count(), 4);
         assert_eq!(section.matches("stroke-width=\"5\"").count(), 1);
         assert!(picture(&run, "no scenario").is_none());
+    }
+
+    /// Two cables between one leaf and one spine, of which both are seen.
+    #[test]
+    fn parallel_cables_lie_next_to_each_other() {
+        let text = "duration = '1ms'\n[topology]\nkind = 'leaf-spine'\nleaves = 2\nspines = 1\nhosts_per_leaf = 1\ncables = 2\n\
+                    host_link = '10Gbit/s'\n[traffic.in]\nkind = 'flows'\nflows = [{ source = 0, destination = 1, size = '1MB' }]\n";
+        let resolved = Scenario::parse(text, Path::new("two.toml")).unwrap().resolve().unwrap();
+        let run = crate::run::run(&resolved, &AtomicBool::default(), &mut |_| ()).unwrap();
+        let section = picture(&run, &resolved.to_toml()).unwrap();
+        let mut places: Vec<&str> =
+            section.split("<line ").skip(1).map(|line| line.split(" stroke").next().unwrap()).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 6, "{places:?}");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use network::direction::Direction;
 pub use network::disciplines::{DisciplineName, register_discipline};
 pub use network::limit::{Length, Limit};
 pub use network::losses::LossSpec;
-pub use network::marking::{At, EcnSpec, NotEct, Of, RedSpec, ThresholdSpec};
+pub use network::marking::{At, EcnSpec, NotEct, Of, RedLength, RedSpec, ThresholdSpec};
 pub use network::outages::OutageSpec;
 pub use network::path_weights::{LinkWeight, PathWeights, WeightRule};
 pub use network::presets::PRESETS;

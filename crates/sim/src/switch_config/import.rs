@@ -33,8 +33,8 @@ const DEFAULT_LIMIT: u64 = 1_000_000;
 /// DSCPs there are.
 const DSCPS: usize = 64;
 
-/// The queues of `port` in a `config_db.json`, and what of it was assumed: a sentence each. `packet_bytes` turns lengths in
-/// bytes into packets where a plan counts those.
+/// The queues of `port` in a `config_db.json`, and what of it was assumed: a sentence each. `packet_bytes` is
+/// the depth of a shaper that names none.
 pub fn from_sonic(text: &str, port: &str, packet_bytes: u32) -> Result<(QueuesSpec, Vec<String>), ImportError> {
     let tables = Tables::parse(text)?;
     let queues = tables.queues_of(port)?;
@@ -104,7 +104,7 @@ struct Queue {
 
 enum Marking {
     Threshold(u64),
-    Red { min: f64, max: f64, probability: f64 },
+    Red { min: u64, max: u64, probability: f64 },
 }
 
 impl Queue {
@@ -128,7 +128,8 @@ impl Queue {
             None => {}
             Some(Marking::Threshold(bytes)) => spec["ecn"] = json!(format!("{bytes}B")),
             Some(Marking::Red { min, max, probability }) => {
-                spec["red"] = json!({ "min": min, "max": max, "max_probability": probability });
+                spec["red"] =
+                    json!({ "min": format!("{min}B"), "max": format!("{max}B"), "max_probability": probability });
             }
         }
         spec
@@ -279,7 +280,7 @@ impl Tables {
         }
         let marking = match self.referred(keys, "wred_profile", "WRED_PROFILE")? {
             None => None,
-            Some((name, profile)) => marking(number, name, &profile, packet_bytes, assumed)?,
+            Some((name, profile)) => marking(number, name, &profile, assumed)?,
         };
         let (mut limit, mut buffer_alpha, mut reserved) = (None, None, 0);
         if let Some((name, profile)) = self.referred(keys, "profile", "BUFFER_PROFILE")? {
@@ -312,13 +313,7 @@ fn number_of(place: &str, keys: &Keys, key: &str) -> Result<Option<u64>, ImportE
     Ok(Some(number))
 }
 
-fn marking(
-    number: u8,
-    name: &str,
-    profile: &Keys,
-    packet_bytes: u32,
-    assumed: &mut Vec<String>,
-) -> Result<Option<Marking>, ImportError> {
+fn marking(number: u8, name: &str, profile: &Keys, assumed: &mut Vec<String>) -> Result<Option<Marking>, ImportError> {
     let place = format!("WRED_PROFILE|{name}");
     if profile.get("wred_green_enable").is_none_or(|enabled| enabled != "true") {
         assumed.push(format!("queue {number}: its profile {name} does not enable green: it does not mark"));
@@ -339,8 +334,7 @@ fn marking(
         return Ok(Some(Marking::Threshold(min)));
     }
     assumed.push(format!("queue {number}: the weight of its average queue is not in the file: 0.002"));
-    let packets = |bytes: u64| bytes as f64 / f64::from(packet_bytes);
     let percent = number_of(&place, profile, "green_drop_probability")?.unwrap_or(100);
     let probability = (percent as f64 / 100.0).clamp(0.01, 1.0);
-    Ok(Some(Marking::Red { min: packets(min), max: packets(max), probability }))
+    Ok(Some(Marking::Red { min, max, probability }))
 }

@@ -44,8 +44,8 @@ fn describe(port: &Port<'_>, index: usize, queue: &QueueConfig) -> Value {
         }),
         MarkerConfig::Red(red) => json!({
             "kind": "red",
-            "min_packets": red.min_packets,
-            "max_packets": red.max_packets,
+            "min_bytes": red.bytes(port.packet_bytes, port.rate).0,
+            "max_bytes": red.bytes(port.packet_bytes, port.rate).1,
             "max_probability": red.max_probability,
             "average_weight": red.weight,
             "gentle": red.gentle,

@@ -151,8 +151,8 @@ fn wred_profile(port: &Port<'_>, queue: &QueueConfig, not_expressed: &mut Vec<St
                 "queue \"{name}\": the weight of RED's average ({}) and what lies above its maximum: the switch decides",
                 red.weight
             ));
-            let bytes = |packets: f64| (packets * f64::from(port.packet_bytes)).round() as u64;
-            (bytes(red.min_packets), bytes(red.max_packets), 100.0 * red.max_probability)
+            let (min, max) = red.bytes(port.packet_bytes, port.rate);
+            (min, max, 100.0 * red.max_probability)
         }
     };
     let percent = percent.round().clamp(1.0, 100.0).to_string();

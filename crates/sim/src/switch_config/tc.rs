@@ -192,8 +192,8 @@ fn leaf(
                  takes the first from `burst`",
                 red.weight
             ));
-            let bytes = |packets: f64| ((packets * f64::from(port.packet_bytes)).round() as u64).max(1);
-            let (min, max) = (bytes(red.min_packets), bytes(red.max_packets).max(bytes(red.min_packets) + 1));
+            let (min, max) = red.bytes(port.packet_bytes, port.rate);
+            let (min, max) = (min.max(1), max.max(min.max(1) + 1));
             let packet = u64::from(port.packet_bytes);
             let burst = (2 * min + max) / (3 * packet) + 1;
             format!(

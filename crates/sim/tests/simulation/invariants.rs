@@ -10,7 +10,7 @@ use proptest::sample::select;
 use pliant_proto::congestion::reno::{Reno, RenoConfig};
 use pliant_proto::congestion::{Algorithm, AnyController, CongestionControl, EcnMode};
 use pliant_proto::packet::{TrafficClass, WireFormat};
-use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, PhantomConfig, RedConfig, Scope, Threshold};
+use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, PhantomConfig, RedConfig, RedUnit, Scope, Threshold};
 use pliant_proto::switch::plan::{SchedulerConfig, ShaperConfig, ShaperRate};
 use pliant_proto::switch::{Link, QueueConfig, QueuePlan};
 use pliant_proto::time::{Instant, Span};
@@ -142,11 +142,14 @@ fn markers() -> impl Strategy<Value = MarkerConfig> {
         let level = if let Level::Bytes(bytes) = level { Level::Bytes(bytes.max(3000)) } else { level };
         MarkerConfig::Threshold(Threshold { level, at, scope, pass_not_ect })
     });
-    let red = (1.0f64..10.0, 0.0f64..20.0, 0.01f64..1.0, any::<bool>(), any::<bool>()).prop_map(
-        |(min_packets, above, max_probability, gentle, hard_drop)| {
+    // Packets of 1500 bytes take 1.2 us at 10 Gbit/s.
+    let unit = select(vec![(RedUnit::Packets, 1.0), (RedUnit::Bytes, 1500.0), (RedUnit::Seconds, 1.2e-6)]);
+    let red = (1.0f64..10.0, 0.0f64..20.0, unit, 0.01f64..1.0, any::<bool>(), any::<bool>()).prop_map(
+        |(min, above, (unit, packet), max_probability, gentle, hard_drop)| {
             MarkerConfig::Red(RedConfig {
-                min_packets,
-                max_packets: min_packets + above,
+                min: min * packet,
+                max: (min + above) * packet,
+                unit,
                 max_probability,
                 weight: 0.1,
                 gentle,

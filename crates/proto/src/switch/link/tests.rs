@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::packet::{Body, Ecn, EndpointId, PulledFlags, Side, TrafficClass};
-use crate::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, Scope, Threshold};
+use crate::switch::marker::{Level, MarkAt, MarkerConfig, RedConfig, RedUnit, Scope, Threshold};
 use crate::switch::plan::{QueueConfig, SchedulerConfig, ShaperConfig, ShaperRate};
 use crate::units::Bytes;
 use alloc::string::ToString;
@@ -97,8 +97,9 @@ fn plans() -> Vec<(QueuePlan, Option<u64>)> {
     let queue = |name: &str| QueueConfig::tail_drop(name, 5);
     let three = || vec![queue("a"), QueueConfig { weight: 2, ..queue("b") }, queue("c")];
     let red = RedConfig {
-        min_packets: 1.0,
-        max_packets: 4.0,
+        min: 1.0,
+        max: 4.0,
+        unit: RedUnit::Packets,
         max_probability: 0.5,
         weight: 1.0,
         gentle: true,
@@ -157,8 +158,9 @@ fn red_is_idle_from_the_end_of_the_last_packet_on() {
     let at = [0, 0, 0, 0, 0, 7000, 7000, 7500, 13_000];
     let marked = |others: u32, threshold: f64| -> Vec<bool> {
         let red = RedConfig {
-            min_packets: threshold,
-            max_packets: threshold,
+            min: threshold,
+            max: threshold,
+            unit: RedUnit::Packets,
             max_probability: 1.0,
             weight: 0.5,
             gentle: false,

@@ -133,7 +133,7 @@ fn a_controller_of_another_crate_makes_the_same_run() {
         name: "foreign-dctcp",
         description: "a test's",
         honours: &[],
-        settings: || Box::new(ForeignConfig::default()),
+        settings: &|| Box::new(ForeignConfig::default()),
     });
     let foreign = ["traffic.web.transport=foreign-dctcp", "traffic.backup.transport=foreign-dctcp"];
     assert_eq!(run_small(&foreign).digest, run_small(&[]).digest);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use pliant_proto::switch::marker::{MarkAt, MarkerConfig, PhantomConfig, RedConfig, Scope, Threshold};
+use pliant_proto::switch::marker::{Level, MarkAt, MarkerConfig, PhantomConfig, RedConfig, RedUnit, Scope, Threshold};
 use pliant_proto::time::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -80,14 +80,35 @@ pub enum NotEct {
     Pass,
 }
 
-/// Random early detection (Floyd and Jacobson 1993). Lengths in packets.
+/// A queue length of RED: a number of packets, or a text such as `"30kB"` or `"80us"`.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged, expecting = "a number of packets, or a length such as \"30kB\" or \"80us\"")]
+pub enum RedLength {
+    /// Packets; not whole, as the queue is averaged.
+    Packets(f64),
+    /// Bytes, or time of the link.
+    Length(Length),
+}
+
+impl RedLength {
+    fn measured(self) -> (f64, RedUnit) {
+        match self {
+            Self::Packets(packets) => (packets, RedUnit::Packets),
+            Self::Length(Length(Level::Packets(packets))) => (f64::from(packets), RedUnit::Packets),
+            Self::Length(Length(Level::Bytes(bytes))) => (bytes as f64, RedUnit::Bytes),
+            Self::Length(Length(Level::Time(span))) => (span.as_secs_f64(), RedUnit::Seconds),
+        }
+    }
+}
+
+/// Random early detection (Floyd and Jacobson 1993).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedSpec {
-    /// Average queue at which marking begins, in packets, at least 0.
-    pub min: f64,
-    /// Average queue at which `max_probability` is reached, in packets, at least `min`.
-    pub max: f64,
+    /// Average queue at which marking begins: packets as a number, at least 0, or bytes or time of the link as text.
+    pub min: RedLength,
+    /// Average queue at which `max_probability` is reached, in the same unit, at least `min`.
+    pub max: RedLength,
     /// Marking probability there, in (0, 1]. Default: 0.1.
     #[serde(default = "default_max_probability")]
     pub max_probability: f64,
@@ -179,8 +200,8 @@ impl RedSpec {
     /// Drops by the queue of the moment, linearly from none at `min` to all at `max` packets.
     pub(super) fn instantaneous(min: f64, max: f64) -> Self {
         Self {
-            min,
-            max,
+            min: RedLength::Packets(min),
+            max: RedLength::Packets(max),
             max_probability: 1.0,
             weight: 1.0,
             gentle: false,
@@ -192,10 +213,15 @@ impl RedSpec {
         }
     }
 
-    pub(super) fn marker(&self) -> MarkerConfig {
-        MarkerConfig::Red(RedConfig {
-            min_packets: self.min,
-            max_packets: self.max,
+    pub(super) fn marker(&self) -> Result<MarkerConfig, &'static str> {
+        let ((min, unit), (max, unit_of_max)) = (self.min.measured(), self.max.measured());
+        if unit != unit_of_max {
+            return Err("min and max must both be in packets, in bytes or in time");
+        }
+        Ok(MarkerConfig::Red(RedConfig {
+            min,
+            max,
+            unit,
             max_probability: self.max_probability,
             weight: self.weight,
             gentle: self.gentle,
@@ -204,7 +230,7 @@ impl RedSpec {
             spread: self.spread,
             wait: self.wait,
             spares_short: self.spares_short,
-        })
+        }))
     }
 }
 

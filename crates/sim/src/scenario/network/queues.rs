@@ -255,7 +255,7 @@ impl QueueSpec {
     fn build(&self, index: usize) -> Result<QueueConfig, KeyError> {
         let below = |key: &str| format!("queue.{index}.{key}");
         let marker = match (self.ecn.marker(), &self.red) {
-            (MarkerConfig::None, Some(red)) => red.marker(),
+            (MarkerConfig::None, Some(red)) => red.marker().map_err(|why| (below("red"), why.to_owned()))?,
             (_, Some(_)) => return Err((below("red"), "give either ecn or red, not both".to_owned())),
             (marker, None) => marker,
         };

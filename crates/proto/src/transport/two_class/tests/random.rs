@@ -62,6 +62,32 @@ proptest! {
         prop_assert_eq!(guarantee + scavenger, pair.sender.transport.statistics().bytes_sent);
     }
 
+    /// A receiver that lies about what arrived and how long it waited, and a flow that asks for more than its share: the
+    /// guarantee is never faster than `greatest_weight` DCTCP flows of the high class, which only its marks slow down, or than
+    /// the trickle. So the harm to others is that of so many flows.
+    #[test]
+    fn lies_are_worth_as_much_as_a_few_flows(
+        share in 0.0..=1.0,
+        fair in prop::option::of(0.0..1e15),
+        intervals in prop::collection::vec(
+            ((0.0..1e12, 0.0..1e12, 0.0..100.0, any::<bool>(), any::<bool>(), 0.0..1e12), 0.0..=1.0, 0.0..10.0, 0.0..10.0),
+            1..60,
+        ),
+    ) {
+        let config = TwoClassConfig::default();
+        let mut ledger = Ledger::new(share);
+        if let Some(fair) = fair {
+            ledger.set_fair_rate(fair);
+        }
+        for ((scavenger, guarantee, wait, marked, scavenger_dead, remaining), busy, joining, of_busy) in intervals {
+            let interval = Interval { seconds: 0.001, scavenger, guarantee, scavenger_dead, wait, marked, remaining };
+            let seen = seen(busy, joining, of_busy);
+            let rate = ledger.book(&config, &interval, &seen);
+            let most = (config.greatest_weight * seen.joining_rate).max(config.trickle * seen.line);
+            prop_assert!(rate <= most && rate <= seen.line, "{rate} of {most}");
+        }
+    }
+
     /// No packet, however absurd, panics either side or makes it deliver what was not sent in order.
     #[test]
     fn hostile_packets_do_no_harm(
