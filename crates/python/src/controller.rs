@@ -10,9 +10,8 @@ use pliant_proto::congestion::{
 use pliant_proto::contract::Contract;
 use pliant_proto::settings::{AnySettings, Description, OutOfRange, ReadError, Settings, Value};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::tcp::TcpConfig;
 use pliant_proto::units::Rate;
-use pliant_sim::families::{ForeignController, TransportName, register_controller};
+use pliant_sim::families::{ForeignController, TcpSettings, TransportName, register_controller};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -73,13 +72,15 @@ pub(crate) fn add_controller(
 ) -> PyResult<()> {
     let well_formed = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_lowercase())
-            && text.chars().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_+".contains(letter))
+            && text
+                .chars()
+                .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-_+".contains(letter))
     };
     if !well_formed(name) {
         let why = format!("the name {name:?} must have lower-case letters, digits, `-`, `_` and `+`, a letter first");
         return Err(PyValueError::new_err(why));
     }
-    let of_tcp = TcpConfig::describe();
+    let of_tcp = TcpSettings::describe();
     if let Some((key, _)) = settings.iter().find(|(key, _)| key == CODE || of_tcp.iter().any(|of| of.key == key)) {
         return Err(PyValueError::new_err(format!("`{key}` is a setting of TCP: the parameter needs another name")));
     }
@@ -89,7 +90,11 @@ pub(crate) fn add_controller(
         "off" => EcnMode::Off,
         "classic" => EcnMode::Classic,
         "accurate" => EcnMode::Accurate,
-        _ => return Err(PyValueError::new_err(format!("ecn = {text:?}: it must be \"off\", \"classic\" or \"accurate\""))),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "ecn = {text:?}: it must be \"off\", \"classic\" or \"accurate\""
+            )));
+        }
     };
     let one_way_delay = bound.getattr("needs_one_way_delay")?.extract()?;
     let hold_time = bound.getattr("needs_hold_time")?.extract()?;
