@@ -15,13 +15,13 @@ from ._pliant import Ack, Congestion
 class Controller:
     """A congestion controller of your own, for trying an idea out.
 
-    It is about a hundred times slower than a built-in one, because each acknowledgement calls Python. An idea that holds
-    is worth writing in Rust (`docs/extending.md`).
+    It is about a hundred times slower than a built-in one, because each acknowledgement calls Python. An idea that
+    holds is worth writing in Rust (`docs/extending.md`).
 
-    A subclass sets ``self.window`` in ``__init__``, and changes it in ``on_ack`` and ``on_congestion``. The transport does
-    the rest: detection and repair of losses, timers, the echo of marks. For each acknowledgement it calls ``on_ack``, and
-    then ``on_congestion`` if there is congestion. Keyword parameters of ``__init__`` that are numbers are settings, in the
-    group's table ``tcp``.
+    A subclass sets ``self.window`` in ``__init__``, and changes it in ``on_ack`` and ``on_congestion``. The transport
+    does the rest: detection and repair of losses, timers, the echo of marks. For each acknowledgement it calls
+    ``on_ack``, and then ``on_congestion`` if there is congestion. Keyword parameters of ``__init__`` that are numbers
+    are settings, in the group's table ``tcp``.
 
     >>> import pliant
     >>> class Aimd(pliant.Controller):
@@ -52,8 +52,8 @@ class Controller:
     ssthresh: float | None = None
     """Slow start ends at this window, in bytes. ``None`` before any congestion."""
     pacing_rate: float | None = None
-    """Most payload that leaves, in bits per second. ``None`` leaves it to the window alone. A controller that paces has a
-    rate from the beginning."""
+    """Most payload that leaves, in bits per second. ``None`` leaves it to the window alone. A controller that paces
+    has a rate from the beginning."""
 
     def on_ack(self, ack: Ack) -> None:
         """Take an acknowledgement."""
@@ -62,7 +62,7 @@ class Controller:
         """Take a loss, a mark or a timeout."""
 
     def on_lost(self, bytes: int) -> None:
-        """Hear how many bytes the transport considers lost. ``on_congestion`` is called as well, once per recovery."""
+        """Hear how many bytes the transport considers lost. ``on_congestion`` is called too, once per recovery."""
 
     def on_recovered(self, flight: int) -> None:
         """Hear that loss recovery has ended with so many bytes in flight."""
@@ -77,9 +77,10 @@ class Controller:
 def register_controller(name: str, controller: type[Controller]) -> None:
     """Let scenarios name a controller: ``transport = "name"``.
 
-    A name that was registered before gets the new class, so a cell of a notebook may run again. Resolved scenarios hold a
-    hash of the class's code: a point of a sweep runs again after the class has changed. Workers of a cluster must
-    register the class too (``client.run(register)``), and refuse a scenario of other code.
+    A name that was registered before gets the new class, so a cell of a notebook may run again. Resolved scenarios
+    hold a hash of the class's code: a point of a sweep runs again after the class has changed. Workers of a cluster
+    must register the class too (``client.run(pliant.register_controller, name, controller)``), and refuse a scenario
+    of other code.
 
     An exception of a controller ends the run, which raises it.
 
@@ -98,13 +99,14 @@ def register_controller(name: str, controller: type[Controller]) -> None:
     for parameter in list(inspect.signature(controller).parameters.values())[1:]:
         default = parameter.default
         if isinstance(default, bool) or not isinstance(default, (int, float)):
-            raise TypeError(f"{controller.__name__}.__init__: the parameter {parameter.name!r} needs a number as default")
+            name = f"{controller.__name__}.__init__"
+            raise TypeError(f"{name}: the parameter {parameter.name!r} needs a number as default")
         settings.append((parameter.name, float(default)))
     _pliant.add_controller(name, controller, _hash_of(controller), settings)
 
 
 def _hash_of(controller: type) -> str:
-    """Hash what the class and its bases compute: bytecode, constants and plain values, but no names of files or lines."""
+    """Hash what the class and its bases compute: bytecode, constants and values, but no names of files or lines."""
     parts: list[str] = []
     for base in controller.__mro__:
         if base in (Controller, object):

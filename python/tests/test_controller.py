@@ -49,7 +49,7 @@ def test_reno_in_python_makes_the_run_of_the_built_in(lossy):
     pliant.register_controller("python-reno", Reno)
     built_in = pliant.run(lossy)
     ours = pliant.run(lossy.set("search.transport", "python-reno"))
-    assert sum(ours.flows.to_arrow()["retransmissions"].to_pylist()) > 0
+    assert sum(ours.flows.to_arrow()["retransmitted_packets"].to_pylist()) > 0
     assert ours.digest == built_in.digest
 
 
