@@ -20,7 +20,7 @@ const WIDTH: f64 = 1200.0;
 const TIER_HEIGHT: f64 = 110.0;
 const MARGIN: f64 = 24.0;
 /// Between two cables of the same nodes.
-const CABLE_GAP: f64 = 6.0;
+const CABLE_GAP: f64 = 5.0;
 /// Names are shown of so many nodes of a tier.
 const NAMED: usize = 24;
 
@@ -90,9 +90,7 @@ fn drawing(topology: &Topology, loads: &[Load], busiest: LinkId, told: &str) -> 
     for (cable, utilisation) in cables {
         let (there, back) = (&loads[2 * cable], &loads[2 * cable + 1]);
         let link = topology.link(there.link);
-        let ((mut x1, y1), (mut x2, y2)) = (places[link.from.index()], places[link.to.index()]);
-        x1 += aside[cable];
-        x2 += aside[cable];
+        let ((x1, y1), (x2, y2)) = moved(places[link.from.index()], places[link.to.index()], aside[cable]);
         let is_busiest = busiest.index() / 2 == cable;
         let percent = |load: &Load| format!("{} {} %", topology.link_name(load.link), number(100.0 * load.utilisation));
         write!(
@@ -130,6 +128,15 @@ fn drawing(topology: &Topology, loads: &[Load], busiest: LinkId, told: &str) -> 
 }
 
 const TAKES_ALL: &str = "a string takes all";
+
+/// A line that lies so far beside the one between two places, to the same side whichever place is named first.
+fn moved(from: (f64, f64), to: (f64, f64), aside: f64) -> ((f64, f64), (f64, f64)) {
+    let (across, down) = (to.0 - from.0, to.1 - from.1);
+    let length = across.hypot(down).max(1.0);
+    let side = if (across, down) < (0.0, 0.0) { -aside } else { aside };
+    let (x, y) = (-down / length * side, across / length * side);
+    ((from.0 + x, from.1 + y), (to.0 + x, to.1 + y))
+}
 
 /// How far each cable is drawn to the side: several between the same nodes lie next to each other.
 fn beside_each_other(topology: &Topology, loads: &[Load]) -> Vec<f64> {
