@@ -10,6 +10,7 @@ mod dccp;
 mod dctcp_table;
 mod done_by;
 mod dual_homed;
+mod examples_of_ns3;
 mod homa;
 mod invariants;
 mod loss_rate;
