@@ -8,11 +8,14 @@ checked, too, and none that differs ever gets a task.
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +33,12 @@ if TYPE_CHECKING:
 _PLUGIN = "pliant-identity"
 # Workers that a point may take with it before it is given up. Dask itself tries some times for each of these.
 _LOST_WORKERS = 3
-# Tasks that the cluster holds at a time, for each of its threads, and at least so many: the others wait here.
-_TASKS_PER_THREAD, _FEWEST_TASKS = 4, 64
+# Tasks that the cluster holds at a time, for each of its threads: the others wait here.
+_TASKS_PER_THREAD = 4
+# A task costs the cluster some milliseconds. So it has as many points as run in this time, in seconds, at most so many.
+_TASK_SECONDS, _MOST_POINTS = 0.2, 64
+# Threads that write points to the disk.
+_WRITERS = 8
 # For how long workers are waited for while there are none, in seconds.
 _NO_WORKER = 600.0
 # For how long a scheduler may take to answer, in seconds.
@@ -65,13 +72,25 @@ def _identity() -> _Identity:
     return _pliant.identity()
 
 
-def _run_point(text: str, label: str, identify: bool) -> list[tuple[str, bytes]]:
-    """Run a point on a worker; return the files of its folder."""
+_Files = list[tuple[str, bytes]]
+
+
+def _run_point(text: str, label: str, identify: bool) -> _Files:
+    """Run a point; return the files of its folder."""
     result = _pliant.run(_pliant.Scenario.from_toml(text))
-    with tempfile.TemporaryDirectory(prefix="pliant-") as folder:
+    # In memory where that is a folder: the files are written to a disk elsewhere.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="pliant-", dir=memory) as folder:
         out = Path(folder) / "run"
         result.write(out, label, False, identify)
         return [(file.name, file.read_bytes()) for file in sorted(out.iterdir())]
+
+
+def _run_task(points: list[tuple[str, str]], identify: bool) -> tuple[list[_Files], float]:
+    """Run points on a worker; return the files of each, and the seconds that all took."""
+    begun = time.perf_counter()
+    files = [_run_point(text, label, identify) for text, label in points]
+    return files, time.perf_counter() - begun
 
 
 def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
@@ -151,74 +170,93 @@ class _Work:
     def __init__(self, client: Client, points: list[Point], out: Path, resource: str, identify: bool) -> None:
         self.client, self.points, self.out, self.resource, self.identify = client, points, out, resource, identify
         self.lost = [0] * len(points)
-        self.waiting = iter(range(len(points)))
+        self.waiting = collections.deque(range(len(points)))
         self.run_name = f"pliant-{time.time_ns():x}"
+        self.tasks = 0
+        # Points that have run, and the seconds that they took.
+        self.ran, self.seconds = 0, 0.0
 
-    def submit(self, index: int) -> Any:
-        point = self.points[index]
+    def submit(self, indices: list[int]) -> Any:
+        points = [(self.points[index].text, self.points[index].label) for index in indices]
         # A name of its own for each try: the cluster would give the failure of the one before again.
-        key = (f"{self.run_name}-{self.lost[index]}", index)
-        return self.client.submit(
-            _run_point, point.text, point.label, self.identify, key=key, resources={self.resource: 1}, pure=False
-        )
+        self.tasks += 1
+        key = (self.run_name, self.tasks)
+        return self.client.submit(_run_task, points, self.identify, key=key, resources={self.resource: 1}, pure=False)
+
+    def next_task(self, threads: int) -> list[int]:
+        """Return the points of the next task: one until it is known how long they take, and enough for all threads."""
+        count = int(_TASK_SECONDS * self.ran / self.seconds) if self.ran else 1
+        count = max(1, min(count, _MOST_POINTS, len(self.waiting) // threads))
+        return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
 
     def run(self, progress: Callable[[float, int, int, int], object] | None) -> None:
         threads = sum(worker["nthreads"] for worker in self.client.scheduler_info(n_workers=-1)["workers"].values())
-        room = max(_FEWEST_TASKS, _TASKS_PER_THREAD * threads)
-        indices = {}
-        under_way = as_completed(loop=self.client.loop, raise_errors=False)
+        under_way: dict[Any, list[int]] = {}
+        finished = as_completed(loop=self.client.loop, raise_errors=False)
 
-        def begin(index: int) -> None:
-            future = self.submit(index)
-            indices[future] = index
-            under_way.add(future)
+        def begin(indices: list[int]) -> None:
+            future = self.submit(indices)
+            under_way[future] = indices
+            finished.add(future)
 
+        # Disks take several files at a time.
+        writers = ThreadPoolExecutor(_WRITERS)
         try:
-            for _, index in zip(range(room), self.waiting, strict=False):
-                begin(index)
             over = 0
-            while indices:
-                future = next(under_way)
-                index = indices.pop(future)
-                match self.outcome(index, future):
+            while self.waiting or under_way:
+                while self.waiting and len(under_way) < _TASKS_PER_THREAD * max(threads, 1):
+                    begin(self.next_task(max(threads, 1)))
+                future = next(finished)
+                indices = under_way.pop(future)
+                match self.outcome(indices, future):
                     case "again":
-                        begin(index)
+                        # One by one: it shows which of them fails, or takes workers with it.
+                        for index in indices:
+                            begin([index])
                         continue
                     case "later":
-                        indices[future] = index
-                        under_way.add(future)
+                        under_way[future] = indices
+                        finished.add(future)
                         continue
-                point = self.points[index]
-                _pliant.place_run(point.folder, future.result(), point.text)
-                _dataset.add(self.out, point)
-                over += 1
-                if progress is not None:
-                    progress(over / len(self.points), over, len(self.points), 0)
-                for following in self.waiting:
-                    begin(following)
-                    break
+                files, seconds = future.result()
+                self.ran, self.seconds = self.ran + len(indices), self.seconds + seconds
+                placed = [writers.submit(self.place, *placing) for placing in zip(indices, files, strict=True)]
+                for point in placed:
+                    point.result()
+                    over += 1
+                    if progress is not None:
+                        progress(over / len(self.points), over, len(self.points), 0)
         finally:
+            writers.shutdown()
             # Of an interrupt or a failure: nobody waits for these any more.
-            if indices and self.client.status == "running":
-                self.client.cancel(list(indices), force=True)
+            if under_way and self.client.status == "running":
+                self.client.cancel(list(under_way), force=True)
 
-    def outcome(self, index: int, future: Any) -> str:
+    def place(self, index: int, files: _Files) -> None:
+        """Write a point's folder, whole or not at all, and link it into the dataset."""
+        point = self.points[index]
+        _pliant.place_run(point.folder, files, point.text)
+        _dataset.add(self.out, point)
+
+    def outcome(self, indices: list[int], future: Any) -> str:
         """Return ``over``, ``again`` for a new try, or ``later``; raise what no repetition mends."""
         if future.status == "finished":
             return "over"
         if future.status in ("lost", "pending"):
-            # The worker that held the result is gone, and the cluster runs the point again.
+            # The worker that held the result is gone, and the cluster runs the points again.
             return "later"
-        point = self.points[index].folder.name
+        point = self.points[indices[0]].folder.name
         if future.status == "cancelled":
             raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
+        if len(indices) > 1:
+            return "again"
         error = future.exception()
         if not isinstance(error, KilledWorker):
             if isinstance(error, ScenarioError):
                 raise error
             raise PliantError(f"{point}: {error}")
-        self.lost[index] += 1
-        if self.lost[index] >= _LOST_WORKERS:
+        self.lost[indices[0]] += 1
+        if self.lost[indices[0]] >= _LOST_WORKERS:
             raise PliantError(f"{point}: every worker that ran it was lost: has it too little memory?")
         return "again"
 
