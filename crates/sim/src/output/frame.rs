@@ -1,17 +1,14 @@
 //! The tables of a run as columns in memory, for programs that read no files.
 
-use std::collections::BTreeMap;
-
 use super::description::{ColumnDescription, describe};
-use crate::results::table::{Kind, Table, Value};
+pub use crate::results::table::ColumnValues;
+use crate::results::table::{Growing, Table};
 use crate::results::{
     FLOWS, GroupInfo, OBJECTS, PORTS, QUEUE_SERIES, REFLEX_SERIES, RunResult, THROUGHPUT_SERIES, WINDOW_SERIES,
 };
 
 /// Rows that are read for all columns before the next ones: they stay in a processor's cache meanwhile.
 const BLOCK_ROWS: usize = 1024;
-/// Words that are looked for one by one before all are searched. Names of groups and states are fewer.
-const FIRST_WORDS: usize = 8;
 
 /// A table of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,34 +55,6 @@ impl TableName {
     }
 }
 
-/// The values of a column. A value that is not present is 0 among the values.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ColumnValues {
-    /// Integers.
-    Integer(Vec<u64>),
-    /// Integers, where there are some.
-    OptionalInteger {
-        /// A value for each row.
-        values: Vec<u64>,
-        /// Whether the row has it.
-        present: Vec<bool>,
-    },
-    /// Numbers, where there are some.
-    OptionalNumber {
-        /// A value for each row.
-        values: Vec<f64>,
-        /// Whether the row has it.
-        present: Vec<bool>,
-    },
-    /// Text, of which there are few different words.
-    Text {
-        /// The different words, in the order of their first rows.
-        words: Vec<String>,
-        /// The index of each row's word.
-        rows: Vec<u32>,
-    },
-}
-
 /// A column in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FrameColumn {
@@ -110,79 +79,22 @@ pub fn frame(result: &RunResult, table: TableName) -> Vec<FrameColumn> {
 }
 
 fn columns<R>(table: &Table<R>, rows: &[R], groups: &[GroupInfo]) -> Vec<FrameColumn> {
-    let mut building: Vec<Building> =
-        table.columns.iter().map(|column| Building::new(column.access.kind, rows.len())).collect();
+    let mut growing: Vec<Growing> =
+        table.columns.iter().map(|column| Growing::new(column.access.kind, rows.len())).collect();
     for block in rows.chunks(BLOCK_ROWS) {
-        for (column, building) in table.columns.iter().zip(&mut building) {
-            building.extend(block.iter().map(|row| column.value(row, groups)));
+        for (column, growing) in table.columns.iter().zip(&mut growing) {
+            column.extend(growing, block, groups);
         }
     }
-    let described = describe(table).columns.into_iter().zip(building);
-    described.map(|(description, Building { values, .. })| FrameColumn { description, values }).collect()
-}
-
-/// A column that grows.
-struct Building {
-    values: ColumnValues,
-    /// Index of each word of a text, by the word.
-    words: BTreeMap<String, u32>,
-}
-
-impl Building {
-    fn new(kind: Kind, rows: usize) -> Self {
-        let values = match kind {
-            Kind::Integer => ColumnValues::Integer(Vec::with_capacity(rows)),
-            Kind::OptionalInteger => {
-                ColumnValues::OptionalInteger { values: Vec::with_capacity(rows), present: Vec::with_capacity(rows) }
-            }
-            Kind::OptionalNumber => {
-                ColumnValues::OptionalNumber { values: Vec::with_capacity(rows), present: Vec::with_capacity(rows) }
-            }
-            Kind::Text => ColumnValues::Text { words: Vec::new(), rows: Vec::with_capacity(rows) },
-        };
-        Self { values, words: BTreeMap::new() }
-    }
-
-    fn extend<'a>(&mut self, given: impl Iterator<Item = Value<'a>>) {
-        match &mut self.values {
-            ColumnValues::Integer(values) => values.extend(given.map(|value| value.integer())),
-            ColumnValues::OptionalInteger { values, present } => {
-                for value in given.map(|value| value.optional_integer()) {
-                    values.push(value.unwrap_or_default());
-                    present.push(value.is_some());
-                }
-            }
-            ColumnValues::OptionalNumber { values, present } => {
-                for value in given.map(|value| value.optional_number()) {
-                    values.push(value.unwrap_or_default());
-                    present.push(value.is_some());
-                }
-            }
-            ColumnValues::Text { words, rows } => {
-                rows.extend(given.map(|value| index_of(value.text(), words, &mut self.words)));
-            }
-        }
-    }
-}
-
-/// The index of a word, which is added if it is new.
-fn index_of(word: &str, words: &mut Vec<String>, indices: &mut BTreeMap<String, u32>) -> u32 {
-    if let Some(index) = words.iter().take(FIRST_WORDS).position(|known| known == word) {
-        return index as u32;
-    }
-    if let Some(&index) = indices.get(word) {
-        return index;
-    }
-    let index = words.len() as u32;
-    words.push(word.to_owned());
-    indices.insert(word.to_owned(), index);
-    index
+    let described = describe(table).columns.into_iter().zip(growing);
+    described.map(|(description, growing)| FrameColumn { description, values: growing.values }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::results::samples;
+    use crate::results::table::Value;
 
     /// Every value of every column of every row is what the files have.
     #[test]
@@ -207,18 +119,6 @@ mod tests {
                 assert_eq!(found, expected, "{} of row {index}", of_table.name);
             }
         }
-    }
-
-    /// Words beyond those that are looked for one by one keep their indices.
-    #[test]
-    fn many_words_are_told_apart() {
-        let (mut words, mut indices) = (Vec::new(), BTreeMap::new());
-        for round in 0..2 {
-            for number in 0..40u32 {
-                assert_eq!(index_of(&format!("port {number}"), &mut words, &mut indices), number, "round {round}");
-            }
-        }
-        assert_eq!(words.len(), 40);
     }
 
     /// A frame's name is that of the table's file.

@@ -131,6 +131,7 @@ flow_columns! {
     "messages" [Access {
         kind: Kind::OptionalInteger,
         get: |flow, _| of_messages(flow, |counts| counts.total),
+        fill: None,
         set: Some(|flow, value, _| {
             let counts = |total| MessageCounts { total, needed: total, delivered: 0 };
             flow.messages = value.optional_small()?.map(counts);
@@ -142,6 +143,7 @@ flow_columns! {
     "needed_messages" [Access {
         kind: Kind::OptionalInteger,
         get: |flow, _| of_messages(flow, |counts| counts.needed),
+        fill: None,
         set: Some(|flow, value, _| {
             set_messages(flow, value.optional_small()?, |counts| &mut counts.needed);
             Ok(())
@@ -151,6 +153,7 @@ flow_columns! {
     "delivered_messages" [Access {
         kind: Kind::OptionalInteger,
         get: |flow, _| of_messages(flow, |counts| counts.delivered),
+        fill: None,
         set: Some(|flow, value, _| {
             set_messages(flow, value.optional_small()?, |counts| &mut counts.delivered);
             Ok(())
