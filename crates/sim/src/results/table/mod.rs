@@ -56,10 +56,12 @@ pub(crate) enum Value<'a> {
 }
 
 impl Value<'_> {
+    #[inline]
     pub(crate) fn integer(&self) -> u64 {
         if let Self::Integer(value) = self { *value } else { unreachable!("{self:?} in a column of integers") }
     }
 
+    #[inline]
     pub(crate) fn optional_integer(&self) -> Option<u64> {
         if let Self::OptionalInteger(value) = self {
             *value
@@ -68,6 +70,7 @@ impl Value<'_> {
         }
     }
 
+    #[inline]
     pub(crate) fn optional_number(&self) -> Option<f64> {
         if let Self::OptionalNumber(value) = self { *value } else { unreachable!("{self:?} for a number or nothing") }
     }
@@ -114,6 +117,7 @@ macro_rules! integer_cells {
         $(impl Cell for $type {
             const KIND: Kind = Kind::Integer;
 
+            #[inline]
             fn value(&self) -> Value<'_> {
                 let to: fn(Self) -> u64 = $to;
                 Value::Integer(to(*self))
@@ -139,6 +143,7 @@ integer_cells! {
 impl Cell for Option<u64> {
     const KIND: Kind = Kind::OptionalInteger;
 
+    #[inline]
     fn value(&self) -> Value<'_> {
         Value::OptionalInteger(*self)
     }
@@ -151,6 +156,7 @@ impl Cell for Option<u64> {
 impl Cell for Option<Instant> {
     const KIND: Kind = Kind::OptionalInteger;
 
+    #[inline]
     fn value(&self) -> Value<'_> {
         Value::OptionalInteger(self.map(Instant::as_ps))
     }
@@ -163,6 +169,7 @@ impl Cell for Option<Instant> {
 impl Cell for Option<f64> {
     const KIND: Kind = Kind::OptionalNumber;
 
+    #[inline]
     fn value(&self) -> Value<'_> {
         Value::OptionalNumber(*self)
     }
@@ -176,6 +183,7 @@ impl Cell for Option<f64> {
 impl Cell for f64 {
     const KIND: Kind = Kind::OptionalNumber;
 
+    #[inline]
     fn value(&self) -> Value<'_> {
         Value::OptionalNumber(Some(*self))
     }
@@ -188,6 +196,7 @@ impl Cell for f64 {
 impl Cell for Share {
     const KIND: Kind = Kind::OptionalNumber;
 
+    #[inline]
     fn value(&self) -> Value<'_> {
         Value::OptionalNumber(self.get())
     }
