@@ -287,7 +287,9 @@ impl Objects {
         };
         let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
         let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
-        let wanted = WantedFile { hash, name, peers, mirrors, offered_in, own: None };
+        // Else its sources would choose which name it has here, and who asks for that name next would get it without a vote.
+        let kept_as = hash.map(|hash| name.clone().unwrap_or_else(|| hash.to_string()));
+        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, own: None };
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: room, ..Limits::default() };
