@@ -26,6 +26,7 @@ mod objects;
 #[doc(hidden)]
 pub mod parsers;
 pub mod program;
+mod questions;
 mod relay;
 mod rules;
 mod run;
