@@ -61,7 +61,7 @@ async fn serve_one(accepted: AcceptedStream, shared: &Shared, served: &ServedCon
             }
             match lossy {
                 Some((rules, exit)) => {
-                    let path = Path { node: &shared.node, peer, class };
+                    let path = Path { node: &shared.node, peer, class, unpacking: &served.unpacking };
                     carry(tcp, stream, &path, rules, exit, expected.as_ref()).await;
                 }
                 None => relay(tcp, stream).await,

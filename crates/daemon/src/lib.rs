@@ -19,6 +19,7 @@ mod doors;
 mod exit;
 mod header;
 mod local_socket;
+mod log;
 mod lossy;
 mod mutex;
 mod notify;

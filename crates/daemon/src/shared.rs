@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
+use crate::log::say;
 use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
@@ -20,6 +21,8 @@ use crate::questions::Questions;
 
 /// How often a drain checks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
+/// Most responses of Kafka's brokers that are unpacked for a peer at a time. Each occupies a thread.
+const MAX_UNPACKING: usize = 2;
 
 /// An open door.
 pub(crate) struct OpenDoor {
@@ -41,7 +44,7 @@ impl OpenDoor {
     /// Says something of a Kafka door, once in a row.
     pub(crate) fn tell(&self, what: &str) {
         if self.brokers.is_news(what) {
-            eprintln!("kafka door {}: {what}", self.local);
+            say(&format!("kafka door {}", self.local), what);
         }
     }
 
@@ -190,7 +193,8 @@ impl Shared {
         }
         let of_peer = served.entry(peer.to_owned()).or_default();
         of_peer.connections += 1;
-        Some(ServedConnection { shared: self.clone(), peer: peer.to_owned(), questions: of_peer.questions.clone() })
+        let (questions, unpacking) = (of_peer.questions.clone(), of_peer.unpacking.clone());
+        Some(ServedConnection { shared: self.clone(), peer: peer.to_owned(), questions, unpacking })
     }
 
     /// Counts a connection until the returned value is dropped.
@@ -292,10 +296,17 @@ impl Exit {
 }
 
 /// A peer that has connections to services.
-#[derive(Default)]
 struct ServedPeer {
     connections: usize,
     questions: Questions,
+    unpacking: Arc<Semaphore>,
+}
+
+impl Default for ServedPeer {
+    fn default() -> Self {
+        let unpacking = Arc::new(Semaphore::new(MAX_UNPACKING));
+        Self { connections: 0, questions: Questions::default(), unpacking }
+    }
 }
 
 /// A connection to a service. It counts until it is dropped.
@@ -304,6 +315,8 @@ pub(crate) struct ServedConnection {
     peer: String,
     /// Questions for names that its peer asks.
     pub(crate) questions: Questions,
+    /// Limits how many responses of Kafka's brokers are unpacked for its peer at a time.
+    pub(crate) unpacking: Arc<Semaphore>,
 }
 
 impl Drop for ServedConnection {
