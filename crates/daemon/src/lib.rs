@@ -32,6 +32,7 @@ mod relay;
 mod rules;
 mod run;
 mod shared;
+mod this_host;
 mod users;
 
 pub use config::{Config, ConfigError};
