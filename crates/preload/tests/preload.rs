@@ -167,7 +167,7 @@ fn what_is_refused_goes_no_other_way() {
 /// Programs that come to the library's socket and ask for nothing take nobody's place.
 #[test]
 fn who_asks_for_nothing_is_not_waited_for() {
-    let world = World::new(&["127.0.0.0/8:*"], &[], "");
+    let world = World::new(&["127.0.0.0/8:*"], &["127.0.0.1:1"], "");
     let connect = || UnixStream::connect(world.folder.path().join("preload.sock")).unwrap();
     let idle: Vec<UnixStream> = (0..300).map(|_| connect()).collect();
     let mut program = connect();
