@@ -133,9 +133,12 @@ async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Resu
     if file.offered().bytes > MAX_MANIFEST_BYTES {
         return Err(refuse("it is larger than 4 MiB: it is no manifest"));
     }
+    if !arrived(&file).await {
+        return Err(refuse("the rest of it cannot be fetched"));
+    }
     // Few are in memory at a time, and none while a program reads its own.
     let _reading = objects.reading.acquire().await.map_err(|_| refuse("this daemon ends"))?;
-    let content = whole(&file).await.ok_or_else(|| refuse("the rest of it cannot be fetched"))?;
+    let content = whole(&file).await.ok_or_else(|| refuse("it cannot be read"))?;
     if Sha256::of(&content) != digest {
         objects.forget(&file);
         return Err(refuse("what the sources agree on has another digest"));
@@ -211,11 +214,8 @@ async fn arrived(file: &HeldFile) -> bool {
     file.is_whole()
 }
 
-/// The content of a small file.
+/// The content of a small file that is complete.
 async fn whole(file: &Arc<HeldFile>) -> Option<Vec<u8>> {
-    if !arrived(file).await {
-        return None;
-    }
     let reading = file.clone();
     let content = tokio::task::spawn_blocking(move || {
         let mut content = vec![0; reading.offered().bytes as usize];
