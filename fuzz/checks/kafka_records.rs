@@ -1,7 +1,7 @@
 //! Whatever a broker gives for records, in whatever order, never is more left out than the bound, and the next reader gets
 //! the same.
 
-use pliant_kafka::batch::{Section, sections};
+use pliant_kafka::batch::{Room, Section, sections};
 use pliant_kafka::ledger::{Ledger, MinDelivery};
 use pliant_kafka::thin::{Bound, LossPattern, thin};
 
@@ -27,10 +27,10 @@ pub(crate) fn check(bytes: &[u8]) {
         let bound = Bound { min_delivery, pattern };
         let mut ledger = Ledger::default();
         let (mut first, mut again) = (Vec::new(), Vec::new());
-        thin(&records, &mut ledger, bound, true, &mut first);
+        thin(&records, &mut ledger, Some(bound), &mut Room::for_response(records.len()), &mut first);
         let counts = ledger.counts();
         assert!(counts.lost <= min_delivery.may_lose(counts.fetched));
-        let entry = thin(&records, &mut ledger, bound, true, &mut again);
+        let entry = thin(&records, &mut ledger, Some(bound), &mut Room::for_response(records.len()), &mut again);
         assert!(again == first || !entry.is_empty());
         assert!(ledger.counts().lost <= min_delivery.may_lose(ledger.counts().fetched));
     }

@@ -1,7 +1,7 @@
 """Connections on real sockets, by the transports that the simulator runs: byte streams, and messages under a contract.
 
 For a program that uses sockets today. Every operation has two forms: one that waits, and one for asyncio, whose name
-ends in ``_async``. Most that wait take ``seconds``, after which they raise ``TimeoutError``; asyncio has its own
+ends in ``_async``. Those that wait take ``seconds``, after which they raise ``TimeoutError``; asyncio has its own
 timeouts.
 
 >>> import pliant.net
@@ -18,6 +18,7 @@ Without a key nothing is encrypted, and only addresses of this machine are taken
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from os import PathLike
 from types import TracebackType
@@ -25,6 +26,15 @@ from typing import Any, NamedTuple
 
 from . import _pliant
 from ._errors import PliantError
+
+
+def _countdown(seconds: float | None) -> Callable[[], float | None]:
+    """Return what says how many of so many seconds are left."""
+    # What is no number of seconds is refused by the call that waits.
+    if seconds is None or not seconds >= 0:
+        return lambda: seconds
+    end = time.monotonic() + seconds
+    return lambda: max(0.0, end - time.monotonic())
 
 
 async def _of(pending: _pliant.Pending) -> Any:
@@ -92,15 +102,16 @@ class Stream(_Closes):
         got: bytes = await _of(self._stream.read(most))
         return got
 
-    def read_exactly(self, count: int) -> bytes:
+    def read_exactly(self, count: int, seconds: float | None = None) -> bytes:
         """Return so many bytes.
 
         Raises:
             EOFError: The stream ends before.
+            TimeoutError: They have not come within so many seconds. Those that have are lost.
         """
-        parts = bytearray()
+        parts, left = bytearray(), _countdown(seconds)
         while len(parts) < count:
-            part = self.read(count - len(parts))
+            part = self.read(count - len(parts), left())
             if not part:
                 raise EOFError(f"the stream ended after {len(parts)} of {count} bytes")
             parts += part
@@ -120,11 +131,15 @@ class Stream(_Closes):
             parts += part
         return bytes(parts)
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of it; waits while the peer does not read."""
-        view = memoryview(data).cast("B")
+    def write(self, data: bytes | bytearray | memoryview, seconds: float | None = None) -> None:
+        """Write all of it; waits while the peer does not read.
+
+        Raises:
+            TimeoutError: The peer has not read enough within so many seconds. What was written before stays written.
+        """
+        view, left = memoryview(data).cast("B"), _countdown(seconds)
         while view:
-            view = view[self._stream.write(bytes(view[:1048576])).wait() :]
+            view = view[self._stream.write(bytes(view[:1048576])).wait(left()) :]
 
     async def write_async(self, data: bytes | bytearray | memoryview) -> None:
         """Write all of it; waits while the peer does not read."""

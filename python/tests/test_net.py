@@ -43,6 +43,20 @@ def test_a_stream_brings_all_bytes_back(transport):
         assert set(stream.counts) == {"retransmissions", "timeouts", "marks"}
 
 
+def test_a_silent_peer_is_not_waited_for():
+    """Whoever says less than was announced, or reads nothing, holds a program as long as it wants to be held."""
+    with Node(listen=True) as server, Node() as client:
+        stream = client.connect(server.address)
+        stream.write(b"half")
+        other = server.accept()
+        with pytest.raises(TimeoutError):
+            other.read_exactly(5, seconds=0.05)
+        with pytest.raises(TimeoutError):
+            stream.write(bytes(64 << 20), seconds=0.2)
+        with pytest.raises(pliant.PliantError):
+            stream.write(b"x", seconds=float("nan"))
+
+
 def test_many_streams_of_one_loop():
     """Ten streams at once on asyncio, more than it has threads: the loop itself waits for all."""
 

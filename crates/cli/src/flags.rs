@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use pliant_proto::packet::CLASSES;
 
-/// Most threads.
-const MAX_JOBS: u64 = 1024;
+use crate::jobs::MAX_JOBS;
 
 /// A whole number within `range`.
 pub(crate) fn whole<T: TryFrom<u64>>(
@@ -24,7 +23,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(
 
 /// `--jobs`.
 pub(crate) fn jobs() -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync {
-    whole(1..=MAX_JOBS)
+    whole(1..=MAX_JOBS as u64)
 }
 
 /// A traffic class.

@@ -3,6 +3,7 @@
 pub use crate::error::CliError;
 pub use crate::grid::{Axis, Choice, choices, label, overrides};
 pub use crate::jobs::with_jobs;
+pub use crate::memory::refuse_too_little;
 pub use crate::progress::RunProgress;
 pub use crate::reproduce::{ReproduceRequest, verdicts_json, verdicts_text};
 pub use crate::run::run_one;

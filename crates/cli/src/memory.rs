@@ -5,7 +5,7 @@ use std::fs;
 use crate::error::CliError;
 
 /// Refuses `runs` runs, of which `jobs` are under way at once, that need more memory than is free: `bytes` each.
-pub(crate) fn refuse_too_little(bytes: u64, jobs: Option<usize>, runs: usize) -> Result<(), CliError> {
+pub fn refuse_too_little(bytes: u64, jobs: Option<usize>, runs: usize) -> Result<(), CliError> {
     let jobs = jobs.unwrap_or_else(rayon::current_num_threads).min(runs) as u64;
     let memory = bytes.saturating_mul(jobs);
     match available_memory().filter(|&available| memory > available) {

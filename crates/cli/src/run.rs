@@ -15,6 +15,7 @@ use pliant_sim::scenario::Resolved;
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::memory::refuse_too_little;
 use crate::progress::{RunPart, RunProgress};
 use crate::scenarios::{ScenarioArguments, VariantArgument};
 use crate::stdout::print;
@@ -137,6 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let output = &arguments.output;
     let scenario = scenarios::resolve(&named, &mut BTreeSet::new())?;
     output.check()?;
+    refuse_too_little(scenario.estimate().memory_bytes, Some(1), 1)?;
     if !output.quiet {
         arguments.variant.say_there_are(&named)?;
     }

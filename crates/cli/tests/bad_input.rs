@@ -381,6 +381,17 @@ fn runs_that_do_not_fit_in_memory_are_refused_at_once() {
     }
 }
 
+/// A run that would need terabytes is refused before it begins.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "only Linux tells how much memory is free")]
+fn a_run_that_does_not_fit_is_refused() {
+    let output = limited("-t 60")
+        .args(["run", "demo", "--set", "duration=1000000s", "--set", "sample_interval=1s"])
+        .output()
+        .unwrap();
+    assert_refused(&output, &["a run would need about", "GB are free: choose a smaller scenario"]);
+}
+
 /// A device named by mistake is refused, wherever a file is asked for: it must not fill the memory.
 #[test]
 #[cfg(unix)]

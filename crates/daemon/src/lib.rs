@@ -19,6 +19,7 @@ mod doors;
 mod exit;
 mod header;
 mod local_socket;
+mod log;
 mod lossy;
 mod mutex;
 mod notify;
@@ -26,10 +27,12 @@ mod objects;
 #[doc(hidden)]
 pub mod parsers;
 pub mod program;
+mod questions;
 mod relay;
 mod rules;
 mod run;
 mod shared;
+mod this_host;
 mod users;
 
 pub use config::{Config, ConfigError};

@@ -6,6 +6,7 @@ use pliant_kafka::Refusal;
 use pliant_net::bundle::BundleStream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 /// Bytes copied at once.
@@ -23,6 +24,8 @@ pub(crate) async fn relay(tcp: TcpStream, stream: BundleStream) {
 
 /// Observes how a path takes what is written to it.
 pub(crate) trait Watch {
+    /// Waits until so many bytes may be taken that were read. Whoever has the turn holds it meanwhile.
+    fn turn(&mut self, bytes: usize) -> impl Future<Output = Option<SemaphorePermit<'_>>> + Send;
     /// This many bytes were written, from `begun` until now. Returns when to look again, if at all.
     fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant>;
     /// It is time to look again.
@@ -31,6 +34,10 @@ pub(crate) trait Watch {
 
 /// No observation.
 impl Watch for () {
+    async fn turn(&mut self, _: usize) -> Option<SemaphorePermit<'_>> {
+        None
+    }
+
     fn sent(&mut self, _: usize, _: Instant) -> Option<Instant> {
         None
     }
@@ -68,7 +75,9 @@ pub(crate) async fn carry_frames(
     let mut due = None;
     loop {
         let count = read_or_look(from, &mut piece, &mut due, || watch.look()).await?;
+        let turn = watch.turn(count).await;
         take(&piece[..count], &mut output).map_err(|refusal| io::Error::new(io::ErrorKind::InvalidData, refusal))?;
+        drop(turn);
         if count == 0 {
             return to.shutdown().await;
         }

@@ -7,18 +7,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
+use crate::log::say;
 use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
+use crate::questions::Questions;
 
 /// How often a drain checks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
+/// Most responses of Kafka's brokers that are unpacked for a peer at a time. Each occupies a thread.
+const MAX_UNPACKING: usize = 2;
 
 /// An open door.
 pub(crate) struct OpenDoor {
@@ -40,7 +44,7 @@ impl OpenDoor {
     /// Says something of a Kafka door, once in a row.
     pub(crate) fn tell(&self, what: &str) {
         if self.brokers.is_news(what) {
-            eprintln!("kafka door {}: {what}", self.local);
+            say(&format!("kafka door {}", self.local), what);
         }
     }
 
@@ -109,8 +113,8 @@ pub(crate) struct Shared {
     exit: RwLock<Arc<Exit>>,
     /// Leaves Kafka records out, if there is a ledger for it.
     pub(crate) lossy: Option<LossyExit>,
-    /// Connections to services, by peer.
-    served: Mutex<HashMap<String, usize>>,
+    /// Peers that have connections to services.
+    served: Mutex<HashMap<String, ServedPeer>>,
     /// Number of connections, of programs and to services.
     connections: watch::Sender<usize>,
     draining: AtomicBool,
@@ -167,14 +171,14 @@ impl Shared {
         *self.exit.write().unwrap_or_else(PoisonError::into_inner) = Exit::of(config);
     }
 
-    /// Whether one of its own doors listens there. An exit that connected to it could create a loop.
+    /// Whether one of its own doors listens there, or the port of a broker. An exit that connected to it could create a loop.
     pub(crate) fn is_own_door(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         let is_door = |door: &Arc<OpenDoor>| {
             let own = door.local.ip();
+            let has_port = door.local.port() == address.port() || door.brokers.has_port(address.port());
             // Only an address of this host can be bound.
-            let reaches = own.to_canonical() == ip || own.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok();
-            door.local.port() == address.port() && reaches
+            has_port && (own.to_canonical() == ip || own.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok())
         };
         self.doors().iter().any(is_door)
     }
@@ -184,11 +188,13 @@ impl Shared {
     pub(crate) fn serve_peer(self: &Arc<Self>, peer: &str) -> Option<ServedConnection> {
         let most = self.exit().limits.peer_connections;
         let mut served = lock(&self.served);
-        let count = served.get(peer).copied().unwrap_or(0);
-        (count < most).then(|| {
-            served.insert(peer.to_owned(), count + 1);
-            ServedConnection { shared: self.clone(), peer: peer.to_owned() }
-        })
+        if most == 0 || served.get(peer).is_some_and(|served| served.connections >= most) {
+            return None;
+        }
+        let of_peer = served.entry(peer.to_owned()).or_default();
+        of_peer.connections += 1;
+        let (questions, unpacking) = (of_peer.questions.clone(), of_peer.unpacking.clone());
+        Some(ServedConnection { shared: self.clone(), peer: peer.to_owned(), questions, unpacking })
     }
 
     /// Counts a connection until the returned value is dropped.
@@ -289,19 +295,38 @@ impl Exit {
     }
 }
 
+/// A peer that has connections to services.
+struct ServedPeer {
+    connections: usize,
+    questions: Questions,
+    unpacking: Arc<Semaphore>,
+}
+
+impl Default for ServedPeer {
+    fn default() -> Self {
+        let unpacking = Arc::new(Semaphore::new(MAX_UNPACKING));
+        Self { connections: 0, questions: Questions::default(), unpacking }
+    }
+}
+
 /// A connection to a service. It counts until it is dropped.
 pub(crate) struct ServedConnection {
     shared: Arc<Shared>,
     peer: String,
+    /// Questions for names that its peer asks.
+    pub(crate) questions: Questions,
+    /// Limits how many responses of Kafka's brokers are unpacked for its peer at a time.
+    pub(crate) unpacking: Arc<Semaphore>,
 }
 
 impl Drop for ServedConnection {
     fn drop(&mut self) {
         let mut served = lock(&self.shared.served);
-        if let Some(count) = served.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                served.remove(&self.peer);
+        if let Some(of_peer) = served.get_mut(&self.peer) {
+            of_peer.connections -= 1;
+            if of_peer.connections == 0 {
+                // Questions outlive the connection for which they were asked.
+                served.retain(|_, peer| peer.connections > 0 || !peer.questions.are_answered());
             }
         }
     }

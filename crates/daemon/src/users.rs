@@ -1,5 +1,6 @@
 //! The origin of a connection on this host.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,31 +15,73 @@ struct Socket {
 /// The kernel's codes for connections of a program: established, or half-closed.
 const STATES: [&str; 4] = ["01", "04", "05", "08"];
 
-/// Open connections between one local user, or one other host, and a door.
-///
-/// `from` is the far end of a connection that the door has accepted. If a socket of this host has that end, all
-/// connections of its user to the door count. Otherwise those of its address count. The kernel's table is read each
-/// time, at the cost of a line for each socket.
-pub(crate) fn connections_like(from: SocketAddr, door: u16) -> io::Result<usize> {
-    let mut sockets = Vec::new();
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        match std::fs::read_to_string(table) {
-            Ok(text) => sockets.extend(text.lines().filter_map(parse)),
-            // A kernel without IPv6.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(count_like(&sockets, canonical(from), door))
+/// Who is at the far end of a connection to a door.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Origin {
+    /// A user of this host.
+    User(u32),
+    /// Another host.
+    Host(IpAddr),
 }
 
-fn count_like(sockets: &[Socket], from: SocketAddr, door: u16) -> usize {
-    let here = sockets.iter().find(|socket| socket.local == from && socket.remote.port() == door);
-    let alike = |socket: &&Socket| match here {
-        Some(here) => socket.user == here.user && socket.remote.port() == door,
-        None => socket.remote.ip() == from.ip() && socket.local.port() == door,
-    };
-    sockets.iter().filter(alike).count()
+/// Open connections to a door.
+///
+/// If a socket of this host is the far end of one, all connections of its user to the door count. Otherwise those of its
+/// address count.
+pub(crate) struct Connections {
+    /// Users of this host, by their ends.
+    users: HashMap<SocketAddr, u32>,
+    counts: HashMap<Origin, usize>,
+}
+
+impl Connections {
+    /// Reads the kernel's table, which has a line for each socket of this host.
+    pub(crate) fn read(door: u16) -> io::Result<Self> {
+        let mut sockets = Vec::new();
+        for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+            match std::fs::read_to_string(table) {
+                Ok(text) => sockets.extend(text.lines().filter_map(parse)),
+                // A kernel without IPv6.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self::of(&sockets, door))
+    }
+
+    fn of(sockets: &[Socket], door: u16) -> Self {
+        let (mut users, mut counts) = (HashMap::new(), HashMap::new());
+        for socket in sockets {
+            if socket.remote.port() == door {
+                users.insert(socket.local, socket.user);
+                *counts.entry(Origin::User(socket.user)).or_default() += 1;
+            }
+            if socket.local.port() == door {
+                *counts.entry(Origin::Host(socket.remote.ip())).or_default() += 1;
+            }
+        }
+        Self { users, counts }
+    }
+
+    fn origin(&self, from: SocketAddr) -> Origin {
+        let from = canonical(from);
+        self.users.get(&from).map_or(Origin::Host(from.ip()), |user| Origin::User(*user))
+    }
+
+    /// Which of these connections, accepted in this order before the table was read, are more than `most` of their origin.
+    pub(crate) fn are_too_many(&self, from: &[SocketAddr], most: usize) -> Vec<bool> {
+        let origins: Vec<Origin> = from.iter().map(|from| self.origin(*from)).collect();
+        let mut later: HashMap<Origin, usize> = HashMap::new();
+        for origin in &origins {
+            *later.entry(*origin).or_default() += 1;
+        }
+        let is_too_many = |origin: &Origin| {
+            let later = later.get_mut(origin).expect("it was counted");
+            *later -= 1;
+            self.counts.get(origin).copied().unwrap_or(0).saturating_sub(*later) > most
+        };
+        origins.iter().map(is_too_many).collect()
+    }
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -113,23 +156,37 @@ mod tests {
             socket("10.0.0.1:1080", "10.0.0.9:50000", 7),
             socket("10.0.0.1:1080", "10.0.0.9:50001", 7),
         ];
-        let count = |from: &str| count_like(&sockets, from.parse().unwrap(), 1080);
-        assert_eq!((count("127.0.0.1:50000"), count("127.0.0.1:50002"), count("10.0.0.9:50000")), (2, 1, 2));
+        let connections = Connections::of(&sockets, 1080);
+        let from = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let too_many = |texts: &[&str], most| connections.are_too_many(&from(texts), most);
+        assert_eq!((too_many(&["127.0.0.1:50000"], 1), too_many(&["127.0.0.1:50000"], 2)), (vec![true], vec![false]));
+        assert_eq!((too_many(&["127.0.0.1:50002"], 0), too_many(&["127.0.0.1:50002"], 1)), (vec![true], vec![false]));
+        assert_eq!(
+            (too_many(&["10.0.0.9:50000"], 1), too_many(&["[::ffff:10.0.0.9]:50000"], 2)),
+            (vec![true], vec![false])
+        );
+        // Of those that came together the first have room.
+        let together = ["127.0.0.1:50000", "127.0.0.1:50002", "10.0.0.9:50000", "127.0.0.2:50001", "10.0.0.9:50001"];
+        assert_eq!(too_many(&together, 1), [false, false, false, true, true]);
     }
 
-    /// The kernel tells of a connection that is really there.
+    /// The kernel tells of connections that are really there.
     #[test]
     fn the_kernel_knows_connections() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let door = listener.local_addr().unwrap();
-        let mut programs = Vec::new();
+        let (mut programs, mut all) = (Vec::new(), Vec::new());
         for expected in 1..=3 {
             let program = std::net::TcpStream::connect(door).unwrap();
             let (accepted, from) = listener.accept().unwrap();
-            assert_eq!(connections_like(from, door.port()).unwrap(), expected);
+            let connections = Connections::read(door.port()).unwrap();
+            assert_eq!(connections.are_too_many(&[from], expected - 1), [true]);
+            assert_eq!(connections.are_too_many(&[from], expected), [false]);
             // Half of a connection is one still.
             program.shutdown(std::net::Shutdown::Write).unwrap();
             programs.push((program, accepted));
+            all.push(from);
         }
+        assert_eq!(Connections::read(door.port()).unwrap().are_too_many(&all, 2), [false, false, true]);
     }
 }

@@ -78,7 +78,8 @@ fn what_is_denied_or_absent_is_told() {
     });
 }
 
-/// An exit does not connect to its own daemon's doors, by none of their addresses: bytes could go round for ever.
+/// An exit does not connect to its own daemon's doors, by none of their addresses and in no spelling: bytes could go round
+/// for ever.
 #[test]
 fn loops_are_refused() {
     block_on(async {
@@ -86,10 +87,13 @@ fn loops_are_refused() {
             // The far side's door is fixed only once it is open: the near side asks for it by the proxy.
             let far_door = format!("[[forward]]\nlisten = \"{listen}:0\"\nto = \"self\"\ntarget = \"127.0.0.1:9\"\n");
             let peers = "[peers]\nself = \"127.0.0.1:9\"\n";
-            let far = format!("{peers}{CLASS}{far_door}class = \"bulk\"\n[exit]\nallow = [\"127.0.0.0/8:*\"]\n");
-            let pair = Pair::with(&format!("{CLASS}{PROXY}"), &far).await;
+            let far = format!("{peers}{CLASS}{far_door}class = \"bulk\"\n[exit]\nallow = [\"0.0.0.0/0:*\"]\n");
+            let everywhere = PROXY.replace("127.0.0.0/8", "*");
+            let pair = Pair::with(&format!("{CLASS}{everywhere}"), &far).await;
             let port = pair.far.doors()[0].port();
-            for host in ["127.0.0.1", "127.0.0.2"] {
+            for host in
+                ["127.0.0.1", "127.0.0.2", "127.1", "2130706433", "0.0.0.0", "[::ffff:127.0.0.1]", "[::ffff:0.0.0.0]"]
+            {
                 let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
                 tcp.write_all(format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
                 let mut answer = [0; 12];

@@ -5,7 +5,7 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use common::{Pair, block_on};
+use common::{CLASS, PROXY, Pair, block_on};
 use pliant_daemon::control::{KafkaLedger, Request, request};
 use pliant_net::bundle::{BundleClass, BundleNode, BundleStream, IncomingMessages};
 use pliant_net::connection::Keys;
@@ -118,6 +118,31 @@ fn clients_are_led_to_every_broker() {
         assert_eq!(ports(door).await.unwrap(), found);
         let mut tcp = TcpStream::connect(("127.0.0.1", found[1])).await.unwrap();
         assert_eq!(ask(&mut tcp, HEARTBEAT, b"hello").await.unwrap(), b"\x07hello");
+    });
+}
+
+/// The ports of brokers are doors as well: an exit of the same daemon does not connect to them.
+#[test]
+fn loops_by_brokers_ports_are_refused() {
+    block_on(async {
+        let addresses = Addresses::default();
+        let address = broker(0, &addresses).await;
+        addresses.lock().unwrap().push(address);
+        let exit = "[exit]\nallow = [\"127.0.0.1:*\"]\n";
+        let door = format!(
+            "[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\nbootstrap = \"{address}\"\nclass = \"bulk\"\n"
+        );
+        let pair = Pair::with(&format!("{CLASS}{door}{exit}"), &format!("{CLASS}{exit}")).await;
+        let port = ports(pair.near.doors()[0]).await.unwrap()[0];
+        let proxy = PROXY.replace("hostb", "near");
+        let another = pair.another(&format!("near = \"{}\"\n{CLASS}{proxy}", pair.near.address())).await;
+        for (to, expected) in [(address.port(), "HTTP/1.1 200"), (port, "HTTP/1.1 403")] {
+            let mut tcp = TcpStream::connect(another.doors()[0]).await.unwrap();
+            tcp.write_all(format!("CONNECT 127.0.0.1:{to} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+            let mut answer = [0; 12];
+            tcp.read_exact(&mut answer).await.unwrap();
+            assert_eq!(str::from_utf8(&answer).unwrap(), expected);
+        }
     });
 }
 

@@ -150,6 +150,35 @@ fn a_cache_is_a_source() {
     });
 }
 
+/// A source that is asked for what it alone has, by its hash, does not choose what a name means here: who asks for a name gets
+/// what most sources offer under it.
+#[test]
+fn a_source_names_nothing_here() {
+    block_on(async {
+        let site = Site::new();
+        let [one, two, near] = site.three(&[("model.bin", MB)], "").await;
+        std::fs::create_dir_all(site.path("liar-offered")).unwrap();
+        std::fs::write(site.path("liar-offered/model.bin"), b"another model").unwrap();
+        let liar = site.daemon("liar", &[], "").await;
+        while liar.status().objects.unwrap().files < 1 {
+            tokio::task::yield_now().await;
+        }
+        drop(near);
+        let sources = [&one, &two, &liar].map(|daemon| daemon.objects().unwrap());
+        let near = site.daemon("nearer", &sources, "").await;
+        let (head, _) = ask(liar.doors()[0], "HEAD /objects/model.bin HTTP/1.1").await;
+        let hash =
+            head.lines().find_map(|line| line.strip_prefix("etag: \"")).unwrap().trim_end_matches('"').to_owned();
+        let door = near.doors()[0];
+        let (_, body) = ask(door, &format!("GET /objects/{hash} HTTP/1.1")).await;
+        assert_eq!(body, b"another model");
+        let (head, body) = ask(door, "GET /objects/model.bin HTTP/1.1").await;
+        assert!(body == content(MB), "{head}");
+        let (_, body) = ask(door, &format!("GET /objects/{hash} HTTP/1.1")).await;
+        assert_eq!(body, b"another model");
+    });
+}
+
 /// Sources that are gone, or do not agree, are a bad gateway; a file that is larger than the cache may be is refused, and the
 /// cache keeps below its limit.
 #[test]
@@ -340,6 +369,34 @@ fn what_is_false_is_not_kept() {
         while daemons[2].status().objects.unwrap().files > 0 || kept() {
             tokio::task::yield_now().await;
         }
+    });
+}
+
+/// The same of what is known under its right digest, and named by another one.
+#[test]
+fn a_blob_has_one_digest() {
+    block_on(async {
+        let site = Site::new();
+        let other = "0a".repeat(32);
+        for name in ["one", "two"] {
+            let blobs = site.path(&format!("{name}-offered/blobs/sha256"));
+            std::fs::create_dir_all(&blobs).unwrap();
+            std::fs::write(blobs.join(&other), b"layer").unwrap();
+        }
+        let (daemons, _, layer) = images(&site, b"layer", false).await;
+        while daemons[..2].iter().any(|daemon| daemon.status().objects.unwrap().files < 5) {
+            tokio::task::yield_now().await;
+        }
+        let door = daemons[2].doors()[0];
+        let blob = |digest: &str| format!("GET /v2/team/app/blobs/sha256:{digest} HTTP/1.1");
+        assert_eq!(ask(door, &blob(&layer)).await.1, b"layer");
+        let _ = ask(door, &blob(&other)).await;
+        // It may have begun before it is known to be false.
+        let is_kept = || site.path(&format!("near-cache/{other}")).exists();
+        while daemons[2].status().objects.unwrap().fetches > 0 || is_kept() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ask(door, &blob(&layer)).await.1, b"layer");
     });
 }
 

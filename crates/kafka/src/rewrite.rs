@@ -30,6 +30,10 @@ pub(crate) type Place<'p> = dyn FnMut(&Advertised) -> Result<Local, String> + 'p
 /// The error code of a version that the other side does not know (protocol guide, error codes).
 pub(crate) const UNSUPPORTED_VERSION: i16 = 35;
 
+/// Most brokers that a response names, each time that it does: coordinators are named once for every group. Each is looked
+/// up while other connections wait.
+const MAX_ADVERTISED: usize = 1 << 16;
+
 /// A response whose body is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -82,6 +86,14 @@ pub(crate) fn rewrite(
     if let Kind::ApiVersions { refused } = kind {
         return api_versions(version, refused, body, output).map_err(Refusal::from);
     }
+    let mut advertised = 0;
+    let place: &mut Place<'_> = &mut |broker: &Advertised| {
+        advertised += 1;
+        if advertised > MAX_ADVERTISED {
+            return Err(format!("a response advertises brokers more than {MAX_ADVERTISED} times"));
+        }
+        place(broker)
+    };
     let mut walk = Walk::new(body, output, kind.flexible(version));
     // The header's tagged fields.
     walk.tags()?;

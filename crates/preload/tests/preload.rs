@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -161,6 +162,22 @@ fn what_is_refused_goes_no_other_way() {
     assert_eq!(lines(&connect(denied, 1).unwrap()), ["13"]);
     std::fs::remove_file(world.folder.path().join("preload.sock")).unwrap();
     assert_eq!(lines(&connect(allowed, 1).unwrap()), ["111"]);
+}
+
+/// Programs that come to the library's socket and ask for nothing take nobody's place.
+#[test]
+fn who_asks_for_nothing_is_not_waited_for() {
+    let world = World::new(&["127.0.0.0/8:*"], &["127.0.0.1:1"], "");
+    let connect = || UnixStream::connect(world.folder.path().join("preload.sock")).unwrap();
+    let idle: Vec<UnixStream> = (0..300).map(|_| connect()).collect();
+    let mut program = connect();
+    // They are given up after ten.
+    program.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    program.write_all(&[9; 30]).unwrap();
+    let mut answer = [0];
+    program.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [22], "EINVAL: it was no request");
+    drop(idle);
 }
 
 /// A hundred connections at once of an event loop, each more than any buffer on the way holds; of Python and of node.

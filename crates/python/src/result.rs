@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pliant_cli::library::{RunProgress, run_one};
+use pliant_cli::library::{RunProgress, refuse_too_little, run_one};
 use pliant_sim::output::{self, TableName, WriteOptions, frame, summary_json};
 use pliant_sim::report::text_table;
 use pliant_sim::results;
@@ -36,6 +36,7 @@ pub(crate) fn run(py: Python<'_>, scenario: &Scenario, progress: Option<Py<PyAny
     let document = &scenario.document;
     let work = |interrupt: &AtomicBool| {
         let scenario = document.resolve()?;
+        refuse_too_little(scenario.estimate().memory_bytes, Some(1), 1)?;
         run_one(&scenario, interrupt, &display).map(|result| RunResult::of(result, scenario.to_toml()))
     };
     supervised(py, progress.as_ref(), || Some(Progress::of(&display)), work)?.map_err(|error| failed(&error))

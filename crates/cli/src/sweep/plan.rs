@@ -9,6 +9,7 @@ use pliant_proto::rng::fnv1a;
 use pliant_sim::one_line::OneLine;
 use pliant_sim::output::{check_folder, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
+use pliant_sim::text_file;
 use rayon::prelude::*;
 
 use crate::error::CliError;
@@ -139,7 +140,7 @@ impl Point {
 
     /// Whether its folder holds a whole run of exactly this scenario by this version.
     pub fn is_finished(&self) -> bool {
-        let same = fs::read_to_string(self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
+        let same = text_file::read_table(&self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
         same && self
             .summary()
             .is_some_and(|summary| summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION"))
@@ -147,7 +148,7 @@ impl Point {
 
     /// `summary.json` of its folder.
     pub(super) fn summary(&self) -> Option<serde_json::Value> {
-        serde_json::from_str(&fs::read_to_string(self.folder.join(files::SUMMARY)).ok()?).ok()
+        serde_json::from_str(&text_file::read_table(&self.folder.join(files::SUMMARY)).ok()?).ok()
     }
 }
 

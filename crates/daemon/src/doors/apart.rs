@@ -10,6 +10,7 @@ use pliant_kafka::{Advertised, Connection, Local};
 use pliant_net::bundle::{BundleNode, BundleStream, IncomingMessages, MessageToken};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
+use tokio::task::block_in_place;
 
 use crate::config::NextHop;
 use crate::lossy::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
@@ -132,7 +133,8 @@ async fn carry_responses(
                     }
                 }
                 whole.clear();
-                carried.write(&mut whole).map_err(invalid)?;
+                // Other connections do not wait until all is packed again.
+                block_in_place(|| carried.write(&mut whole)).map_err(invalid)?;
                 &whole
             }
             ChunkKind::End => {

@@ -55,6 +55,11 @@ impl Brokers {
         Ok(port)
     }
 
+    /// Whether one of them is reached by this port.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        lock(&self.by_number).values().any(|broker| broker.port == port)
+    }
+
     /// Nobody is let in by their ports any more.
     pub(crate) fn close(&self) {
         for (_, broker) in std::mem::take(&mut *lock(&self.by_number)) {

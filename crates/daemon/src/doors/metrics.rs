@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::control::{BundleStatus, KafkaPartitionStatus, Status};
+use crate::this_host::names_this_host;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,13 +27,19 @@ async fn answer(tcp: TcpStream, status: impl FnOnce() -> Status) -> io::Result<(
     let mut first = String::new();
     let mut request = (&mut from).take(MAX_REQUEST_BYTES);
     request.read_line(&mut first).await?;
-    let mut line = first.clone();
+    let (mut line, mut here) = (first.clone(), true);
     while !line.trim_end().is_empty() {
         line.clear();
         request.read_line(&mut line).await?;
+        if let Some((name, host)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("host")
+        {
+            here &= names_this_host(Some(host.as_bytes()));
+        }
     }
     let words: Vec<&str> = first.split_whitespace().collect();
     let (code, body) = match words[..] {
+        _ if !here => ("421 Misdirected Request", "ask it as localhost or by its address\n".to_owned()),
         ["GET", "/metrics", version] if version.starts_with("HTTP/1.") => ("200 OK", text(&status())),
         ["GET", _, version] if version.starts_with("HTTP/1.") => ("404 Not Found", "it is at /metrics\n".to_owned()),
         _ => ("400 Bad Request", "GET /metrics\n".to_owned()),
@@ -139,7 +146,21 @@ fn labels(labels: &[(&str, &str)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// A foreign page whose name resolves to loopback hears nothing of peers and topics.
+    #[tokio::test]
+    async fn foreign_pages_get_no_metrics() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut browser = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        browser.write_all(b"GET /metrics HTTP/1.1\r\nAccept: */*\r\nhost: pages.example:9464\r\n\r\n").await.unwrap();
+        serve(listener.accept().await.unwrap().0, || unreachable!("nobody asks for the state")).await;
+        let mut answer = String::new();
+        browser.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    }
 
     #[test]
     fn values_of_labels_are_escaped() {

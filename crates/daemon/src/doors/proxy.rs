@@ -219,6 +219,11 @@ async fn http_request<P: ProgramStream>(
     let mut kept = String::new();
     for header in headers {
         let (name, value) = header.split_once(':').ok_or_else(invalid)?;
+        // Neither a name with a space behind it nor the rest of another line (RFC 9112, sections 5.1 and 5.2): the server might
+        // read as a header what the proxy did not.
+        if name.is_empty() || name.contains(char::is_whitespace) || value.contains('\r') {
+            return Err(invalid());
+        }
         if name.eq_ignore_ascii_case("proxy-authorization") {
             class = basic_user(value).ok_or_else(invalid)?;
         }
@@ -305,6 +310,28 @@ mod tests {
         ] {
             let found = server_of(target).map(|(service, path)| (service.text(), path));
             assert_eq!(found, expected.map(|(service, path)| (service.to_owned(), path.to_owned())), "{target}");
+        }
+    }
+
+    /// What a program means for the proxy goes no further, in whatever spelling.
+    #[tokio::test]
+    async fn headers_for_the_proxy_stay_here() {
+        let head = async |headers: &str| {
+            let bytes = format!("GET http://a.example/x HTTP/1.1\r\n{headers}\r\n");
+            let mut program = BufReader::new(tokio::io::join(bytes.as_bytes(), tokio::io::sink()));
+            request(&mut program).await.ok().and_then(|(_, asked)| asked.ok()).map(|asked| asked.head)
+        };
+        let kept = b"GET /x HTTP/1.1\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+        for own in ["", "PROXY-Authorization: Basic YTpi\r\n", "Proxy-Connection: x\r\nKEEP-ALIVE: y\r\n"] {
+            assert_eq!(head(&format!("{own}Accept: */*\r\n")).await.as_deref(), Some(&kept[..]), "{own}");
+        }
+        for wrong in [
+            "Proxy-Authorization : Basic YTpi\r\n",
+            "Proxy-Authorization: Basic\r\n YTpi: x\r\n",
+            "Accept: */*\rProxy-Authorization: Basic YTpi\r\n",
+            ": x\r\n",
+        ] {
+            assert_eq!(head(wrong).await, None, "{wrong:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use pliant_kafka::LossyConnection;
 use pliant_kafka::apart::Report;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout};
 
@@ -15,6 +16,7 @@ use super::carrying::Outgoing;
 use super::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use super::exit::LossyExit;
 use super::thinner::ConnectionThinner;
+use super::{take_response, turn};
 use crate::mutex::lock;
 use crate::relay::{PIECE_BYTES, read_or_look};
 
@@ -31,10 +33,11 @@ pub(super) async fn carry_apart(
     (from_client, to_client): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
     both: SharedBoth<'_, '_>,
     exit: &LossyExit,
+    unpacking: &Semaphore,
 ) -> io::Result<()> {
     let (told, reports) = channel(1);
     let requests = carry_requests(from_client, to_broker, both, told);
-    let responses = carry_responses(from_broker, to_client, both, exit, reports);
+    let responses = carry_responses(from_broker, to_client, both, (exit, unpacking), reports);
     tokio::try_join!(requests, responses).map(|_| ())
 }
 
@@ -73,22 +76,17 @@ async fn carry_responses(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     both: SharedBoth<'_, '_>,
-    exit: &LossyExit,
+    (exit, unpacking): (&LossyExit, &Semaphore),
     mut reports: Receiver<Report>,
 ) -> io::Result<()> {
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
     let mut due = None;
     loop {
         let count = read_or_look(from, &mut piece, &mut due, || lock(both).1.look()).await?;
-        let ready = {
-            let (connection, thinner) = &mut *lock(both);
-            if count == 0 {
-                connection.end_responses().map_err(invalid)?;
-            } else {
-                connection.take_response(&piece[..count], thinner, &mut output).map_err(invalid)?;
-            }
-            std::mem::take(&mut thinner.apart.ready)
-        };
+        let turn = turn(both, count, unpacking).await;
+        take_response(both, &piece[..count], &mut output).map_err(invalid)?;
+        drop(turn);
+        let ready = std::mem::take(&mut lock(both).1.apart.ready);
         if count == 0 {
             write_chunk(to, ChunkKind::End, &[]).await?;
             return to.shutdown().await;
@@ -119,5 +117,9 @@ async fn carry_responses(
         }
         output.clear();
         output.shrink_to(2 * PIECE_BYTES);
+        let (connection, thinner) = &mut *lock(both);
+        if !connection.keeps() {
+            thinner.written();
+        }
     }
 }

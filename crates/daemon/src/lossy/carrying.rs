@@ -61,7 +61,7 @@ impl<'s> Apart<'s> {
         self.current = flow.zip(payload).map(|(flow, payload)| Carrying {
             flow,
             payload,
-            plan: Plan::default(),
+            plan: Plan::for_response(bytes),
             ledgers: Vec::new(),
             ends_early: false,
         });

@@ -16,10 +16,12 @@ mod thinner;
 use std::io;
 use std::sync::Mutex;
 
-use pliant_kafka::LossyConnection;
+use pliant_kafka::{LossyConnection, Refusal};
 use pliant_net::bundle::{BundleStream, ExpectedMessages, reset_code};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::block_in_place;
 use tokio::time::Instant;
 
 use self::apart::{SharedBoth, carry_apart};
@@ -30,15 +32,26 @@ use crate::mutex::lock;
 use crate::relay::{Watch, carry_frames, reset};
 
 /// What a connection's thinner hears of its path.
-struct PathWatch<'b, 's>(&'b Mutex<(LossyConnection, ConnectionThinner<'s>)>);
+struct PathWatch<'b, 's> {
+    both: SharedBoth<'b, 's>,
+    unpacking: &'b Semaphore,
+}
 
 impl Watch for PathWatch<'_, '_> {
+    async fn turn(&mut self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        turn(self.both, bytes, self.unpacking).await
+    }
+
     fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant> {
-        lock(self.0).1.congestion.sent(bytes, begun, Instant::now())
+        let (connection, thinner) = &mut *lock(self.both);
+        if !connection.keeps() {
+            thinner.written();
+        }
+        thinner.congestion.sent(bytes, begun, Instant::now())
     }
 
     fn look(&mut self) {
-        lock(self.0).1.look();
+        lock(self.both).1.look();
     }
 }
 
@@ -60,8 +73,8 @@ pub(crate) async fn carry(
     let broker = (&mut from_broker, &mut to_broker);
     let client = (&mut from_client, &mut to_client);
     let ended = match expected {
-        Some(_) => carry_apart(broker, client, &both, exit).await,
-        None => carry_in_stream(broker, client, &both).await,
+        Some(_) => carry_apart(broker, client, &both, exit, path.unpacking).await,
+        None => carry_in_stream(broker, client, &both, path.unpacking).await,
     };
     let Err(error) = ended else { return };
     reset(&from_broker.reunite(to_broker).expect("they are halves of one"));
@@ -76,16 +89,34 @@ async fn carry_in_stream(
     (from_broker, to_broker): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
     (from_client, to_client): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
     both: SharedBoth<'_, '_>,
+    unpacking: &Semaphore,
 ) -> io::Result<()> {
     let take_request = |piece: &[u8], output: &mut Vec<u8>| {
         let (connection, thinner) = &mut *lock(both);
         if piece.is_empty() { connection.end_requests() } else { connection.take_request(piece, thinner, output) }
     };
-    let take_response = |piece: &[u8], output: &mut Vec<u8>| {
-        let (connection, thinner) = &mut *lock(both);
-        if piece.is_empty() { connection.end_responses() } else { connection.take_response(piece, thinner, output) }
-    };
+    let take_response = |piece: &[u8], output: &mut Vec<u8>| take_response(both, piece, output);
     let requests = carry_frames(from_client, to_broker, take_request, ());
-    let responses = carry_frames(from_broker, to_client, take_response, PathWatch(both));
+    let responses = carry_frames(from_broker, to_client, take_response, PathWatch { both, unpacking });
     tokio::try_join!(requests, responses).map(|_| ())
+}
+
+/// Waits until so many bytes of the broker may be taken: a peer has few responses unpacked at a time, and the others are those
+/// of other peers.
+async fn turn<'u>(both: SharedBoth<'_, '_>, bytes: usize, unpacking: &'u Semaphore) -> Option<SemaphorePermit<'u>> {
+    let completes = lock(both).0.completes(bytes);
+    // It is never closed.
+    if completes { unpacking.acquire().await.ok() } else { None }
+}
+
+/// Takes bytes of the broker, or its end. To unpack batches may take seconds, for which other connections do not wait.
+fn take_response(both: SharedBoth<'_, '_>, piece: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
+    let (connection, thinner) = &mut *lock(both);
+    if piece.is_empty() {
+        connection.end_responses()
+    } else if connection.completes(piece.len()) {
+        block_in_place(|| connection.take_response(piece, thinner, output))
+    } else {
+        connection.take_response(piece, thinner, output)
+    }
 }

@@ -59,7 +59,7 @@ pub(crate) struct TopicContract {
 impl TopicRules {
     /// Of several rules about a topic the strictest holds in everything.
     pub(crate) fn of(&self, topic: &str) -> Option<TopicContract> {
-        let mut rules = self.0.iter().filter(|rule| matches(&rule.topics, topic));
+        let mut rules = self.0.iter().filter(|rule| is_topic(topic) && matches(&rule.topics, topic));
         let contract = |rule: &TopicRule| TopicContract {
             min_delivery: rule.min_delivery,
             compacted: rule.compacted,
@@ -97,6 +97,15 @@ impl TopicRules {
     }
 }
 
+/// Most bytes of a topic's name.
+const MAX_TOPIC_BYTES: usize = 249;
+
+/// Whether a broker would have a topic of this name (`Topic.validate` of Apache Kafka). Names are kept, and printed.
+fn is_topic(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=MAX_TOPIC_BYTES).contains(&name.len()) && name.bytes().all(plain)
+}
+
 /// Whether a name is what a pattern says. The parts between stars are looked for in order, each as early as it can be.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
@@ -128,6 +137,23 @@ mod tests {
             ("a**b", "ab", true),
         ] {
             assert_eq!(matches(pattern, name), is, "{pattern} {name}");
+        }
+    }
+
+    /// What is no topic's name has no contract: nothing of it is kept.
+    #[test]
+    fn names_are_those_of_topics() {
+        let rules =
+            TopicRules::parse(r#"[{"topics":"*","min_delivery":500000,"compacted":false,"always":true}]"#).unwrap();
+        for (name, is) in [
+            ("clicks.eu_2-x".to_owned(), true),
+            ("a".repeat(249), true),
+            ("a".repeat(250), false),
+            (String::new(), false),
+            ("a\nb".to_owned(), false),
+            ("größe".to_owned(), false),
+        ] {
+            assert_eq!(rules.of(&name).is_some(), is, "{name}");
         }
     }
 

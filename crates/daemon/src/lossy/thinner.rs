@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use pliant_kafka::apart::{Cut, put_as_they_are};
+use pliant_kafka::batch::Room;
 use pliant_kafka::ledger::Ledger;
 use pliant_kafka::thin::{Bound, thin};
 use pliant_kafka::{Fetched, Refusal, Thinner, TopicName};
 use pliant_net::bundle::ExpectedMessages;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::carrying::Apart;
 use super::congestion::Congestion;
@@ -37,6 +39,10 @@ pub(super) struct ConnectionThinner<'s> {
     wanted: Vec<String>,
     pub(super) congestion: Congestion,
     pub(super) apart: Apart<'s>,
+    /// For what the batches of this response are unpacked to.
+    room: Room,
+    /// For responses that are kept, or not yet written.
+    kept: Option<OwnedSemaphorePermit>,
 }
 
 impl<'s> ConnectionThinner<'s> {
@@ -54,20 +60,18 @@ impl<'s> ConnectionThinner<'s> {
             wanted: Vec::new(),
             congestion: Congestion::new(path.state().signs),
             apart: Apart::new(expected),
+            room: Room::for_response(0),
+            kept: None,
         }
     }
 
     /// A topic's name and number, if there is a rule about it.
     fn name(&self, topic: TopicName<'_>) -> Option<(Arc<str>, String)> {
-        let digits = |id: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*id));
-        let names = lock(&self.exit.names);
+        let digits = |id: [u8; 16]| format!("{:032x}", u128::from_be_bytes(id));
+        let topics = lock(&self.exit.topics);
         let (name, id): (Arc<str>, _) = match topic {
-            TopicName::Name(name) => {
-                let mut same = names.iter().filter(|(_, known)| ***known == *name).map(|(id, _)| digits(id));
-                let only = same.next().filter(|_| same.next().is_none());
-                (name.into(), only.unwrap_or_default())
-            }
-            TopicName::Id(id) => (names.get(&id)?.clone(), digits(&id)),
+            TopicName::Name(name) => (name.into(), topics.number(name).map(digits).unwrap_or_default()),
+            TopicName::Id(id) => (topics.name(id)?, digits(id)),
         };
         self.rules.of(&name).is_some().then_some((name, id))
     }
@@ -124,7 +128,8 @@ impl ConnectionThinner<'_> {
         ledger.forget_below(fetched.log_start);
         let start = output.len();
         let TopicContract { min_delivery, pattern, .. } = decision.contract;
-        let entry = thin(fetched.records, &mut ledger, Bound { min_delivery, pattern }, decision.lossy, output);
+        let lossy = decision.lossy.then_some(Bound { min_delivery, pattern });
+        let entry = thin(fetched.records, &mut ledger, lossy, &mut self.room, output);
         if !entry.is_empty() && !self.exit.note(&key, entry) {
             output.truncate(start);
             whole(output);
@@ -134,6 +139,11 @@ impl ConnectionThinner<'_> {
         self.exit.ledgers.compact();
     }
 
+    /// All that was taken so far is written.
+    pub(super) fn written(&mut self) {
+        self.kept = None;
+    }
+
     pub(super) fn look(&mut self) {
         self.congestion.look(|| self.path.state());
     }
@@ -141,9 +151,8 @@ impl ConnectionThinner<'_> {
 
 impl Thinner for ConnectionThinner<'_> {
     fn learn(&mut self, id: [u8; 16], name: &str) {
-        let mut names = lock(&self.exit.names);
-        if self.rules.of(name).is_some() && (names.len() < MAX_TOPICS || names.contains_key(&id)) {
-            names.insert(id, name.into());
+        if self.rules.of(name).is_some() {
+            lock(&self.exit.topics).learn(id, name);
         }
     }
 
@@ -168,6 +177,15 @@ impl Thinner for ConnectionThinner<'_> {
         }
     }
 
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let Some(more) = self.exit.keep(bytes) else { return false };
+        match &mut self.kept {
+            Some(kept) => kept.merge(more),
+            None => self.kept = Some(more),
+        }
+        true
+    }
+
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
         match self.decide(fetched) {
             Some(decision) => self.leave_out(fetched, &decision, output),
@@ -176,6 +194,7 @@ impl Thinner for ConnectionThinner<'_> {
     }
 
     fn begins(&mut self, bytes: usize) -> bool {
+        self.room = Room::for_response(bytes);
         self.apart.begins(bytes, self.path)
     }
 

@@ -5,21 +5,22 @@
 //! fetched. Images are at [`/v2/`](registry).
 
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pliant_mirror::encoded;
 use pliant_net::transfer::FileSelector;
 use tokio::net::TcpStream;
 
+use super::image::tags;
 use super::name::{self, AskedPath};
 use super::response::{FileBody, give, text};
 use super::{NoFile, Objects, registry};
+use crate::this_host::names_this_host;
 
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -36,7 +37,7 @@ pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
 }
 
 async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> Response<FileBody> {
-    if !is_asked_as_this_host(request.headers()) {
+    if !names_this_host(request.headers().get(header::HOST).map(HeaderValue::as_bytes)) {
         let why = "this door is for programs of this host: ask it as localhost or by its address\n";
         return text(StatusCode::MISDIRECTED_REQUEST, why.to_owned());
     }
@@ -66,22 +67,11 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
     }
 }
 
-/// Whether the request names this host. A browser would name a foreign host for a foreign page whose name resolves to
-/// loopback (DNS rebinding).
-fn is_asked_as_this_host(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST) else { return true };
-    let named = host.to_str().ok().and_then(|host| host.parse::<Uri>().ok());
-    named.as_ref().and_then(Uri::host).is_some_and(|host| {
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-    })
-}
-
 /// Links to the files that are here.
 fn list(objects: &Objects) -> Response<FileBody> {
     let mut names: Vec<String> = objects.files.list().iter().map(|file| file.offered().name.clone()).collect();
-    // What the names of images stand for may have slashes in its name.
-    names.retain(|name| !name.contains('/'));
+    // Only what can be requested: no file of a folder, and not what the names of images stand for.
+    names.retain(|name| !name.contains('/') && !name.starts_with(tags::PREFIX));
     names.sort_unstable();
     names.dedup();
     let escape = |name: &str| name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

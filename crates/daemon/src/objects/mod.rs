@@ -95,8 +95,9 @@ pub(crate) struct Objects {
     fetches: Mutex<HashMap<String, Fetch>>,
     verified: Verified,
     absent: AbsentSources,
-    /// Limits requests for the descriptors of images.
+    /// Limits requests for the descriptors of images, and manifests that are read.
     asking: Semaphore,
+    reading: Semaphore,
     /// Ends all threads.
     stop: AtomicBool,
 }
@@ -128,6 +129,7 @@ impl Objects {
             verified: Verified::default(),
             absent: AbsentSources::default(),
             asking: Semaphore::new(MAX_FETCHES),
+            reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
         });
         let (serving, watching) = (this.clone(), this.clone());
@@ -213,7 +215,10 @@ impl Objects {
 
     fn tag_now(&self, name: String) -> Result<Descriptor, NoFile> {
         let failed = |error: std::io::Error| NoFile::Failed(error.to_string());
-        let text = if let Ok(here) = self.files.find(&FileSelector::Name(name.clone())) {
+        // Those of the layouts here: another one would never change.
+        let tags = self.cache.folder().join(TAGS);
+        let is_it = |file: &Arc<HeldFile>| file.offered().name == name && file.path().parent() == Some(&tags);
+        let text = if let Some(here) = self.files.list().into_iter().find(is_it) {
             let mut text = vec![0; here.offered().bytes.min(MAX_TAG_FILE_BYTES) as usize];
             let read = here.read_at(0, &mut text).map_err(failed)?;
             text.truncate(read);
@@ -287,7 +292,9 @@ impl Objects {
         };
         let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
         let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
-        let wanted = WantedFile { hash, name, peers, mirrors, offered_in, own: None };
+        // Else its sources would choose which name it has here, and who asks for that name next would get it without a vote.
+        let kept_as = hash.map(|hash| name.clone().unwrap_or_else(|| hash.to_string()));
+        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, own: None };
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: room, ..Limits::default() };

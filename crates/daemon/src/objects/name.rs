@@ -3,6 +3,8 @@
 use pliant_mirror::decoded;
 use pliant_net::transfer::{FileSelector, Hash};
 
+use super::image::tags;
+
 /// Digits of a BLAKE3 hash.
 const HASH_DIGITS: usize = 64;
 /// Prefix of the paths of files.
@@ -18,7 +20,7 @@ pub(crate) enum AskedPath {
 }
 
 /// Reads a path: a hash in 64 hexadecimal digits, or a name in which `%` and two digits stand for a byte. `None` for
-/// anything else, and for a name that is not plain.
+/// anything else, for a name that is not plain, and for what an image's name stands for.
 pub(crate) fn read(path: &str) -> Option<AskedPath> {
     let name = path.strip_prefix(FOLDER)?;
     if name.is_empty() {
@@ -31,7 +33,7 @@ pub(crate) fn read(path: &str) -> Option<AskedPath> {
     }
     let name = String::from_utf8(decoded(name)?).ok()?;
     let plain = !name.starts_with('.') && name.len() <= 255 && !name.contains(['/', '\0']);
-    plain.then_some(AskedPath::File(FileSelector::Name(name)))
+    (plain && !name.starts_with(tags::PREFIX)).then_some(AskedPath::File(FileSelector::Name(name)))
 }
 
 #[cfg(test)]
@@ -59,6 +61,8 @@ mod tests {
             "/objects/a%2",
             "/objects/%ff",
             "/objects/a%00",
+            "/objects/oci:alpine:3.20",
+            "/objects/%6fci:alpine:3.20",
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
@@ -68,7 +72,7 @@ mod tests {
         /// A name comes back from its path, unless it is a hash or none that may be; nothing leads out of the folder.
         #[test]
         fn names_round_trip(name in "\\PC{1,40}", path in "(/objects/)?[-%./0-9a-f]{0,20}") {
-            if !name.starts_with('.') && !name.contains('/') {
+            if !name.starts_with('.') && !name.starts_with(tags::PREFIX) && !name.contains('/') {
                 let expected = AskedPath::File(FileSelector::Name(name.clone()));
                 prop_assert_eq!(read(&format!("{FOLDER}{}", encoded(&name))), Some(expected));
             }

@@ -133,13 +133,19 @@ async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Resu
     if file.offered().bytes > MAX_MANIFEST_BYTES {
         return Err(refuse("it is larger than 4 MiB: it is no manifest"));
     }
-    let content = whole(&file).await.ok_or_else(|| refuse("the rest of it cannot be fetched"))?;
+    if !arrived(&file).await {
+        return Err(refuse("the rest of it cannot be fetched"));
+    }
+    // Few are in memory at a time, and none while a program reads its own.
+    let _reading = objects.reading.acquire().await.map_err(|_| refuse("this daemon ends"))?;
+    let content = whole(&file).await.ok_or_else(|| refuse("it cannot be read"))?;
     if Sha256::of(&content) != digest {
         objects.forget(&file);
         return Err(refuse("what the sources agree on has another digest"));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
-    let mut response = full(content.into(), &kind, head_only);
+    let mut response = give(file, &HeaderMap::new(), head_only);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
 }
@@ -175,19 +181,23 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
 
 /// Whether a complete file has the hash of its name. If not, it is removed.
 async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
-    let known = file.offered().hash;
-    if objects.verified.contains(&known) {
-        return true;
-    }
+    let hash = file.offered().hash;
     if !arrived(&file).await {
         return false;
     }
-    let reading = file.clone();
-    let found = tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await;
-    let right = matches!(found, Ok(Ok(found)) if found == digest);
-    if right {
-        objects.verified.insert(known);
-    } else {
+    let known = objects.verified.digest(&hash);
+    let found = match known {
+        Some(known) => Some(known),
+        None => {
+            let reading = file.clone();
+            tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await.ok().and_then(Result::ok)
+        }
+    };
+    let right = found.as_ref() == Some(&digest);
+    if let Some(found) = found {
+        objects.verified.insert(hash, found);
+    }
+    if !right {
         objects.forget(&file);
     }
     right
@@ -204,11 +214,8 @@ async fn arrived(file: &HeldFile) -> bool {
     file.is_whole()
 }
 
-/// The content of a small file.
+/// The content of a small file that is complete.
 async fn whole(file: &Arc<HeldFile>) -> Option<Vec<u8>> {
-    if !arrived(file).await {
-        return None;
-    }
     let reading = file.clone();
     let content = tokio::task::spawn_blocking(move || {
         let mut content = vec![0; reading.offered().bytes as usize];
@@ -220,7 +227,7 @@ async fn whole(file: &Arc<HeldFile>) -> Option<Vec<u8>> {
 }
 
 /// The media type of a manifest.
-fn kind(manifest: &[u8]) -> Option<String> {
+fn kind(manifest: &[u8]) -> Option<HeaderValue> {
     #[derive(Deserialize)]
     struct Manifest {
         #[serde(rename = "mediaType")]
@@ -230,5 +237,5 @@ fn kind(manifest: &[u8]) -> Option<String> {
     let manifest: Manifest = serde_json::from_slice(manifest).ok()?;
     let inferred = if manifest.manifests.is_some() { INDEX } else { IMAGE };
     let kind = manifest.media_type.unwrap_or_else(|| inferred.to_owned());
-    HeaderValue::from_str(&kind).is_ok().then_some(kind)
+    HeaderValue::from_str(&kind).ok()
 }

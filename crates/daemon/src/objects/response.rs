@@ -10,13 +10,32 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use pliant_net::transfer::HeldFile;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::range::{Asked, asked};
 
 /// Bytes read at once, and most pieces of them that wait for a program.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES: usize = 4;
+/// Bytes read at once while all responses together have as many pieces as they may.
+const SMALL_PIECE_BYTES: usize = 4 << 10;
+/// Most pieces of all responses: 256 MiB. A program that reads nothing keeps its own.
+const ALL_PIECES: usize = 1024;
+
+/// How many pieces of full size may still be read.
+static LARGE_PIECES: Semaphore = Semaphore::const_new(ALL_PIECES);
+
+/// A piece of a file, which counts until a program has it.
+struct Piece {
+    content: Vec<u8>,
+    _counted: Option<SemaphorePermit<'static>>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
+}
 
 /// A line of text.
 pub(super) fn text(status: StatusCode, text: String) -> Response<FileBody> {
@@ -120,13 +139,15 @@ async fn read(file: Arc<HeldFile>, part: Range<u64>, pieces: mpsc::Sender<io::Re
             }
             continue;
         }
-        let length = (part.end - offset).min(PIECE_BYTES as u64) as usize;
+        let counted = LARGE_PIECES.try_acquire().ok();
+        let most = if counted.is_some() { PIECE_BYTES } else { SMALL_PIECE_BYTES };
+        let length = (part.end - offset).min(most as u64) as usize;
         let reading = file.clone();
         let piece = tokio::task::spawn_blocking(move || {
-            let mut piece = vec![0; length];
-            let read = reading.read_at(offset, &mut piece)?;
-            piece.truncate(read);
-            Ok(Bytes::from(piece))
+            let mut content = vec![0; length];
+            let read = reading.read_at(offset, &mut content)?;
+            content.truncate(read);
+            Ok(Bytes::from_owner(Piece { content, _counted: counted }))
         });
         let piece = piece.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let (read, failed) = (piece.as_ref().map_or(0, Bytes::len), piece.is_err());
@@ -164,7 +185,39 @@ impl Body for FileBody {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
+    use pliant_net::transfer::OfferedFiles;
+
     use super::*;
+
+    /// While others hold all pieces that there may be, a response goes on in small ones: nobody can keep a program from its
+    /// file, nor fill the memory.
+    #[tokio::test]
+    async fn pieces_of_all_responses_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..3 * PIECE_BYTES).map(|byte| (byte / 7) as u8).collect();
+        std::fs::write(folder.path().join("file"), &content).unwrap();
+        let files = OfferedFiles::new();
+        files.add(&folder.path().join("file")).unwrap();
+        let file = files.list().remove(0);
+        let read = async || {
+            let mut body = FileBody::of(file.clone(), 0..content.len() as u64);
+            let (mut all, mut most) = (Vec::new(), 0);
+            while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                let piece = frame.unwrap().into_data().unwrap();
+                most = most.max(piece.len());
+                all.extend_from_slice(&piece);
+            }
+            assert!(all == content);
+            most
+        };
+        assert_eq!(read().await, PIECE_BYTES);
+        let held = LARGE_PIECES.acquire_many(ALL_PIECES as u32).await.unwrap();
+        assert_eq!(read().await, SMALL_PIECE_BYTES);
+        drop(held);
+        assert_eq!(read().await, PIECE_BYTES);
+    }
 
     /// Tags are compared as RFC 9110, section 13.1.2, says: any of a list, weak or not, or all.
     #[test]

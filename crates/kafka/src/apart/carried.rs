@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{APART, AS_IT_IS, MAX_MESSAGES, Plan, Report, spend, take, take_u32};
 use crate::api;
-use crate::batch::join;
+use crate::batch::{Room, join};
 use crate::connection::{Fetched, OLDEST_FETCH, fetch};
 use crate::refusal::Refusal;
 
@@ -108,7 +108,7 @@ impl Carried {
         let start = output.len();
         output.extend([0; 4]);
         output.extend_from_slice(&self.response[..4]);
-        let mut next = 0;
+        let (mut next, mut room) = (0, Room::for_received());
         let mut put_together = |fetched: &Fetched<'_>, left: &mut Vec<u8>| {
             let mut parts = fetched.records;
             while let [kind, rest @ ..] = parts {
@@ -126,7 +126,7 @@ impl Carried {
                         let here = numbered.filter_map(|(number, group)| {
                             self.here.get(&number).map(|bytes| (group.records, &bytes[..]))
                         });
-                        left.extend(join(content, here).map_err(|_| Refusal::Malformed)?);
+                        left.extend(join(content, here, &mut room).map_err(|_| Refusal::Malformed)?);
                         next = end;
                     }
                     _ => return Err(Refusal::Malformed),

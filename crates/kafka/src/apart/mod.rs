@@ -14,7 +14,7 @@ mod carried;
 
 pub use carried::Carried;
 
-use crate::batch::{Batch, BatchHeader, RecordGroup, Section, sections};
+use crate::batch::{Batch, BatchHeader, RecordGroup, Room, Section, sections};
 use crate::ledger::{Entry, Ledger, MinDelivery};
 use crate::refusal::Refusal;
 use crate::thin::{Bound, LossPattern, batch};
@@ -61,14 +61,21 @@ pub struct Cut {
 }
 
 /// What was taken out of a response.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     accounts: Vec<Account>,
     groups: Vec<Group>,
     partitions: usize,
+    room: Room,
 }
 
 impl Plan {
+    /// For a response of so many bytes.
+    pub fn for_response(bytes: usize) -> Self {
+        let (accounts, groups, partitions) = (Vec::new(), Vec::new(), 0);
+        Self { accounts, groups, partitions, room: Room::for_response(bytes) }
+    }
+
     /// Appends to `output` what travels in place of `records`, which are a partition's: its number counts the calls. Gives what
     /// that adds to the ledger, which has taken it in.
     pub fn take_apart(&mut self, records: &[u8], ledger: &mut Ledger, cut: Cut, output: &mut Vec<u8>) -> Entry {
@@ -82,8 +89,9 @@ impl Plan {
                 Section::Batch(header, bytes) => {
                     if !self.take_batch(&header, bytes, first, ledger, cut, &mut entry, output) {
                         let bound = Bound { min_delivery: cut.min_delivery, pattern: cut.pattern };
+                        let lossy = cut.leaves_out.then_some(bound);
                         let mut left = Vec::with_capacity(bytes.len());
-                        batch(&header, bytes, ledger, bound, cut.leaves_out, &mut entry, &mut left);
+                        batch(&header, bytes, ledger, lossy, &mut self.room, &mut entry, &mut left);
                         put_part(output, AS_IT_IS, &left);
                     }
                 }
@@ -120,7 +128,7 @@ impl Plan {
         if !is_new || header.is_control() || header.records < 2 {
             return false;
         }
-        let Ok(batch) = Batch::open(bytes) else { return false };
+        let Ok(batch) = Batch::open(bytes, &mut self.room) else { return false };
         let Some(anchor) = batch.anchor() else { return false };
         let groups = batch.groups(cut.payload.saturating_sub(MESSAGE_HEAD).max(1));
         // Packed in groups they may be more than all of them at once: then nothing is gained by what may be lost.

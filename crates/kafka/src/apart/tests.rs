@@ -9,7 +9,7 @@ use kafka_protocol::records::{Compression, Record, RecordBatchEncoder, RecordEnc
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{Section, sections};
+use crate::batch::{Room, Section, sections};
 use crate::connection::{Fetched, fetch};
 use crate::thin::thin;
 
@@ -82,7 +82,7 @@ fn records(version: i16, frame: &[u8]) -> Vec<Vec<i64>> {
     let mut read = |fetched: &Fetched<'_>, _: &mut Vec<u8>| {
         let of_batch = |section| match section {
             Section::Batch(header, bytes) => {
-                let offsets: Vec<i64> = Batch::open(bytes).unwrap().offsets().collect();
+                let offsets: Vec<i64> = Batch::open(bytes, &mut Room::for_response(0)).unwrap().offsets().collect();
                 assert_eq!(offsets.last(), Some(&header.last), "the anchor");
                 offsets
             }
@@ -102,7 +102,7 @@ fn what_comes_whole_is_as_it_was() {
     for (version, compression) in [11, 12].into_iter().flat_map(|version| CODECS.map(|codec| (version, codec))) {
         let batches = [a_batch(0, 200, 60, compression, false), a_batch(200, 3, 60, compression, true)].concat();
         let whole = response(version, &[batches.clone(), batches[..70].to_vec(), a_batch(7, 1, 9, compression, false)]);
-        let (mut ledgers, mut plan) = (vec![Ledger::default(); 3], Plan::default());
+        let (mut ledgers, mut plan) = (vec![Ledger::default(); 3], Plan::for_response(0));
         let left = take_apart(version, &whole, &mut ledgers, cut(0.5), &mut plan);
         assert!(plan.groups.len() > 1, "{compression:?}");
         if compression == Compression::None {
@@ -134,7 +134,7 @@ fn what_comes_whole_is_as_it_was() {
 #[test]
 fn what_is_missing_beyond_the_bound_is_asked_for_again() {
     let whole = response(11, &[a_batch(0, 101, 60, Compression::None, false)]);
-    let (mut ledgers, mut plan) = (vec![Ledger::default()], Plan::default());
+    let (mut ledgers, mut plan) = (vec![Ledger::default()], Plan::for_response(0));
     let left = take_apart(11, &whole, &mut ledgers, cut(0.5), &mut plan);
     assert_eq!(ledgers[0].unsettled(), 50, "of 101 records");
     let mut carried = Carried::parse(&plan.head(5, 11, &left)).unwrap();
@@ -159,9 +159,10 @@ fn what_is_missing_beyond_the_bound_is_asked_for_again() {
     // The next reader gets the same.
     let mut again = Vec::new();
     let bound = Bound { min_delivery: cut(0.5).min_delivery, pattern: LossPattern::Uniform };
-    let entry = thin(&a_batch(0, 101, 60, Compression::None, false), &mut ledgers[0], bound, true, &mut again);
+    let batch = a_batch(0, 101, 60, Compression::None, false);
+    let entry = thin(&batch, &mut ledgers[0], Some(bound), &mut Room::for_response(0), &mut again);
     assert!(entry.is_empty());
-    assert_eq!(Batch::open(&again).unwrap().offsets().collect::<Vec<_>>(), expected);
+    assert_eq!(Batch::open(&again, &mut Room::for_response(0)).unwrap().offsets().collect::<Vec<_>>(), expected);
 }
 
 /// However messages are lost, as many may miss as keep every account's bound: the largest of each first.
@@ -173,6 +174,7 @@ fn as_many_may_miss_as_keep_the_bound() {
         accounts: vec![account(10), account(0), account(3)],
         groups: vec![group(0, 4), group(0, 5), group(0, 2), group(1, 1), group(2, 1), group(2, 1)],
         partitions: 1,
+        ..Plan::for_response(0)
     };
     assert_eq!(plan.may_miss(), 2 + 2, "five and four of ten, none of none, both of three");
 }
@@ -183,7 +185,7 @@ fn as_many_may_miss_as_keep_the_bound() {
 fn what_may_be_missing_is_sent_last() {
     let parts = [a_batch(0, 500, 60, Compression::None, false), a_batch(0, 300, 200, Compression::None, true)];
     let whole = response(11, &parts);
-    let (mut ledgers, mut plan) = (vec![Ledger::default(); 2], Plan::default());
+    let (mut ledgers, mut plan) = (vec![Ledger::default(); 2], Plan::for_response(0));
     let left = take_apart(11, &whole, &mut ledgers, cut(0.7), &mut plan);
     let mut carried = Carried::parse(&plan.head(5, 11, &left)).unwrap();
     let messages = plan.messages();
@@ -207,7 +209,7 @@ fn what_may_be_missing_is_sent_last() {
 #[test]
 fn what_is_malformed_is_refused() {
     let whole = response(11, &[a_batch(0, 101, 60, Compression::Lz4, false)]);
-    let (mut ledgers, mut plan) = (vec![Ledger::default()], Plan::default());
+    let (mut ledgers, mut plan) = (vec![Ledger::default()], Plan::for_response(0));
     let left = take_apart(11, &whole, &mut ledgers, cut(0.5), &mut plan);
     let head = plan.head(5, 11, &left);
     for end in 0..head.len() {
@@ -301,7 +303,7 @@ proptest! {
                 }
             }
             let whole = response(round.version, &given);
-            let mut plan = Plan::default();
+            let mut plan = Plan::for_response(0);
             let cut = Cut { leaves_out: round.leaves_out, ..cut };
             let left = take_apart(round.version, &whole, &mut ledgers, cut, &mut plan);
             let mut carried = Carried::parse(&plan.head(1, round.version, &left)).unwrap();
@@ -355,10 +357,11 @@ proptest! {
                     prop_assert!(all.clone().all(|offset| ledger.is_lost(offset) != got.contains(&offset)));
                     let mut again = Vec::new();
                     let bound = Bound { min_delivery: cut.min_delivery, pattern: LossPattern::Uniform };
-                    prop_assert!(thin(&given[partition], ledger, bound, true, &mut again).is_empty());
+                    let entry = thin(&given[partition], ledger, Some(bound), &mut Room::for_response(0), &mut again);
+                    prop_assert!(entry.is_empty());
                     let same: BTreeSet<i64> = sections(&again)
                         .flat_map(|section| match section {
-                            Section::Batch(_, bytes) => Batch::open(bytes).unwrap().offsets().collect::<Vec<_>>(),
+                            Section::Batch(_, bytes) => Batch::open(bytes, &mut Room::for_response(0)).unwrap().offsets().collect::<Vec<_>>(),
                             Section::Other(_) => Vec::new(),
                         })
                         .collect();

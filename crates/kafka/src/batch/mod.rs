@@ -10,7 +10,7 @@ mod unopened;
 use std::collections::BTreeSet;
 
 use self::codec::Codec;
-pub use self::unopened::{MAX_PLAIN, MAX_RECORDS, Unopened};
+pub use self::unopened::{MAX_PLAIN, MAX_RECORDS, Room, Unopened};
 use crate::ledger::extend_ranges;
 
 /// Bytes in front of what `batchLength` counts, in every version of the format.
@@ -125,15 +125,24 @@ pub struct RecordGroup {
 
 /// The batch of an [anchor](Batch::anchor) and of those groups in front of it that are there, in order: how many records each
 /// has, and its bytes.
-pub fn join<'g>(anchor: &[u8], groups: impl Iterator<Item = (u32, &'g [u8])>) -> Result<Vec<u8>, Unopened> {
-    let anchor = Batch::open(anchor)?;
+pub fn join<'g>(
+    anchor: &[u8],
+    groups: impl Iterator<Item = (u32, &'g [u8])>,
+    room: &mut Room,
+) -> Result<Vec<u8>, Unopened> {
+    let anchor = Batch::open(anchor, room)?;
     let (mut header, _) = BatchHeader::read(anchor.whole).ok_or(Unopened::NoBatch)?;
     let (mut plain, codec) = (Vec::new(), anchor.codec);
     for (records, bytes) in groups {
         header.records = header.records.checked_add(records).ok_or(Unopened::TooLarge)?;
         match codec {
             Codec::None => plain.extend_from_slice(bytes),
-            _ => plain.extend(codec.unpack(bytes)?),
+            _ if !room.is_left() => return Err(Unopened::NoRoom),
+            _ => {
+                let unpacked = codec.unpack(bytes)?;
+                room.spend(unpacked.len());
+                plain.extend(unpacked);
+            }
         }
         if plain.len() + anchor.plain.len() > MAX_PLAIN || header.records as usize > MAX_RECORDS {
             return Err(Unopened::TooLarge);
@@ -156,8 +165,8 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Takes a whole batch apart, control batches excepted.
-    pub fn open(whole: &'a [u8]) -> Result<Self, Unopened> {
+    /// Takes a whole batch apart, control batches excepted, if there is room for what it is unpacked to.
+    pub fn open(whole: &'a [u8], room: &mut Room) -> Result<Self, Unopened> {
         let (header, size) = BatchHeader::read(whole).ok_or(Unopened::NoBatch)?;
         if size != whole.len() || header.is_control() {
             return Err(Unopened::NoBatch);
@@ -169,7 +178,13 @@ impl<'a> Batch<'a> {
             return Err(Unopened::TooLarge);
         }
         let codec = Codec::of(header.attributes).ok_or(Unopened::Codec)?;
-        let plain = codec.unpack(&whole[HEADER..])?;
+        if !room.is_left() {
+            return Err(Unopened::NoRoom);
+        }
+        // What cannot be unpacked may have cost as much as what can.
+        let unpacked = codec.unpack(&whole[HEADER..]);
+        room.spend(unpacked.as_ref().map_or(MAX_PLAIN, Vec::len));
+        let plain = unpacked?;
         let records = read_records(&plain, &header, i64::from_be_bytes(array(whole, 27))).ok_or(Unopened::Records)?;
         Ok(Self { whole, codec, plain, records })
     }

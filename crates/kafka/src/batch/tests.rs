@@ -85,7 +85,7 @@ fn by_hand() -> Vec<u8> {
 #[test]
 fn a_batch_loses_a_record_and_keeps_its_offsets() {
     let batch = by_hand();
-    let opened = Batch::open(&batch).unwrap();
+    let opened = Batch::open(&batch, &mut Room::for_response(0)).unwrap();
     assert_eq!(opened.offsets().collect::<Vec<_>>(), [40, 42, 44]);
     let left = opened.without(&[42].into());
     let (header, size) = BatchHeader::read(&left).unwrap();
@@ -96,7 +96,7 @@ fn a_batch_loses_a_record_and_keeps_its_offsets() {
     let values: Vec<_> = decode(&left).into_iter().map(|record| (record.offset, record.timestamp)).collect();
     assert_eq!(values, [(40, 1000), (44, 1001)]);
     let empty = opened.without(&[40, 42, 44].into());
-    assert_eq!(Batch::open(&empty).unwrap().offsets().len(), 0);
+    assert_eq!(Batch::open(&empty, &mut Room::for_response(0)).unwrap().offsets().len(), 0);
     assert_eq!(BatchHeader::read(&empty).unwrap().0.last, 45);
     assert_eq!(i64::from_be_bytes(array(&empty, MAX_TIMESTAMP_AT)), 1009);
 }
@@ -111,11 +111,11 @@ fn what_is_no_batch_to_be_taken_apart_stays_whole() {
             let crc = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
             batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&crc.to_be_bytes());
         }
-        Batch::open(&batch).map(|_| ()).unwrap_err()
+        Batch::open(&batch, &mut Room::for_response(0)).map(|_| ()).unwrap_err()
     };
     let mut wrong = good.clone();
     wrong[CRC_AT] ^= 1;
-    assert_eq!(Batch::open(&wrong).unwrap_err(), Unopened::Crc);
+    assert_eq!(Batch::open(&wrong, &mut Room::for_response(0)).unwrap_err(), Unopened::Crc);
     assert_eq!(with(&|batch| batch.truncate(20)), Unopened::NoBatch);
     assert_eq!(with(&|batch| batch.push(0)), Unopened::NoBatch);
     assert_eq!(with(&|batch| batch[MAGIC_AT] = 1), Unopened::NoBatch);
@@ -190,7 +190,7 @@ proptest! {
         for section in sections(&whole) {
             let Section::Batch(header, bytes) = section else { panic!("{section:?}") };
             let before = decode(bytes);
-            let batch = Batch::open(bytes).unwrap();
+            let batch = Batch::open(bytes, &mut Room::for_response(0)).unwrap();
             let offsets: Vec<i64> = batch.offsets().collect();
             prop_assert_eq!(&offsets, &before.iter().map(|record| record.offset).collect::<Vec<_>>());
             prop_assert_eq!(batch.without(&BTreeSet::new()), bytes);
@@ -239,10 +239,10 @@ proptest! {
         }
         let crc = crc32c::crc32c(&batch[ATTRIBUTES_AT..]);
         batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&crc.to_be_bytes());
-        if let Ok(opened) = Batch::open(&batch) {
+        if let Ok(opened) = Batch::open(&batch, &mut Room::for_response(0)) {
             prop_assert!(opened.offsets().is_sorted());
             let lost: BTreeSet<i64> = opened.offsets().take(1).collect();
-            prop_assert!(Batch::open(&opened.without(&lost)).is_ok());
+            prop_assert!(Batch::open(&opened.without(&lost), &mut Room::for_response(0)).is_ok());
         }
     }
 }

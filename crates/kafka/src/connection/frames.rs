@@ -145,10 +145,12 @@ impl<K: Copy> Frames<K> {
     }
 
     /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get: of a response
-    /// with a kind what `collected` makes of its version and its frame.
+    /// with a kind what `collected` makes of its version and its frame, unless `passes` says of its kind and its bytes that it
+    /// is not to be kept in memory.
     pub(super) fn take_response(
         &mut self,
         mut bytes: &[u8],
+        mut passes: impl FnMut(K, usize) -> bool,
         mut collected: impl FnMut(K, i16, &[u8], &mut Vec<u8>) -> Result<(), Refusal>,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
@@ -161,7 +163,7 @@ impl<K: Copy> Frames<K> {
                     continue;
                 }
                 let head = std::mem::take(head);
-                self.responses = self.begin_response(head, output)?;
+                self.responses = self.begin_response(head, &mut passes, output)?;
             }
             if self.responses.take(&mut bytes, output) {
                 let pending = self.due.0.pop_front().expect("its response has begun");
@@ -173,21 +175,44 @@ impl<K: Copy> Frames<K> {
         Ok(())
     }
 
-    fn begin_response(&self, head: Vec<u8>, output: &mut Vec<u8>) -> Result<Progress, Refusal> {
+    fn begin_response(
+        &self,
+        head: Vec<u8>,
+        passes: &mut impl FnMut(K, usize) -> bool,
+        output: &mut Vec<u8>,
+    ) -> Result<Progress, Refusal> {
         let size = frame_size(&head, RESPONSE_HEAD)?;
         let got = i32_at(&head, 4);
         let expected = self.due.0.front();
         let Some(pending) = expected.filter(|pending| pending.correlation == got) else {
             return Err(Refusal::Uncorrelated { got, expected: expected.map(|pending| pending.correlation) });
         };
-        if pending.kind.is_none() {
+        let Some(kind) = pending.kind else {
             output.extend_from_slice(&head);
             return Ok(Progress::Through(size - head.len()));
-        }
+        };
         if size > MAX_REWRITTEN {
             return Err(Refusal::Oversized { bytes: size, most: MAX_REWRITTEN });
         }
+        if passes(kind, size) {
+            output.extend_from_slice(&head);
+            return Ok(Progress::Through(size - head.len()));
+        }
         Ok(Progress::Whole(head, size))
+    }
+
+    /// Whether so many bytes of the broker may complete a response.
+    pub(super) fn completes(&self, bytes: usize) -> bool {
+        match &self.responses {
+            Progress::Head(_) => true,
+            Progress::Through(left) => bytes >= *left,
+            Progress::Whole(frame, size) => frame.len() + bytes >= *size,
+        }
+    }
+
+    /// Whether a response is being kept that has not come whole yet.
+    pub(super) fn keeps(&self) -> bool {
+        matches!(self.responses, Progress::Whole(..))
     }
 
     /// So many bytes of the broker that come next go to the client as they are.

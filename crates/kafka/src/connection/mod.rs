@@ -37,7 +37,7 @@ impl Connection {
         let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
             write_response(frame, output, |body, output| rewrite(kind, version, body, &mut place, output))
         };
-        self.frames.take_response(bytes, collected, output)
+        self.frames.take_response(bytes, |_, _| false, collected, output)
     }
 
     /// So many bytes of the broker that come next go to the client as they are: they need not be

@@ -281,6 +281,16 @@ fn what_is_not_kafka_or_not_known_is_refused_by_name() {
     assert_eq!(through(3, 0, &lying, 99), Err(Refusal::Truncated));
 }
 
+/// Whoever advertises brokers without end has them looked up so often and no more.
+#[test]
+fn brokers_of_a_response_are_bounded() {
+    let broker = MetadataResponseBroker::default().with_node_id(BrokerId(3)).with_host(text("b")).with_port(1);
+    let brokers = |count| MetadataResponse::default().with_brokers(vec![broker.clone(); count]);
+    assert!(through(3, 0, &response(7, false, &brokers(1 << 16), 0), 1 << 20).is_ok());
+    let refused = through(3, 0, &response(7, false, &brokers((1 << 16) + 1), 0), 1 << 20);
+    assert!(matches!(&refused, Err(Refusal::Broker(why)) if why.contains("more than 65536 times")), "{refused:?}");
+}
+
 #[test]
 fn a_broker_without_a_place_ends_the_connection() {
     let broker = MetadataResponseBroker::default().with_host(text("b")).with_port(1);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{Batch, BatchHeader, Section, sections};
+use crate::batch::{Batch, BatchHeader, Room, Section, sections};
 use crate::ledger::{Entry, Ledger, MinDelivery, RecordCounts};
 
 /// Records of a burst: so many in a row.
@@ -48,13 +48,13 @@ pub struct Bound {
 
 /// Appends to `output` what a consumer gets of `records`, and gives what it adds to the ledger, which has taken it in.
 ///
-/// What is decided already stays as it was decided. Of the rest as much is left out as `bound` allows, if `lossy`; and
-/// only from batches that become smaller by it.
-pub fn thin(records: &[u8], ledger: &mut Ledger, bound: Bound, lossy: bool, output: &mut Vec<u8>) -> Entry {
+/// What is decided already stays as it was decided. Of the rest as much is left out as the bound of `lossy` allows, if there
+/// is one; and only from batches that become smaller by it, and for which there is `room`.
+pub fn thin(records: &[u8], ledger: &mut Ledger, lossy: Option<Bound>, room: &mut Room, output: &mut Vec<u8>) -> Entry {
     let mut entry = Entry::default();
     for section in sections(records) {
         match section {
-            Section::Batch(header, bytes) => batch(&header, bytes, ledger, bound, lossy, &mut entry, output),
+            Section::Batch(header, bytes) => batch(&header, bytes, ledger, lossy, room, &mut entry, output),
             Section::Other(bytes) => output.extend_from_slice(bytes),
         }
     }
@@ -66,8 +66,8 @@ pub(crate) fn batch(
     header: &BatchHeader,
     bytes: &[u8],
     ledger: &mut Ledger,
-    bound: Bound,
-    lossy: bool,
+    lossy: Option<Bound>,
+    room: &mut Room,
     all: &mut Entry,
     output: &mut Vec<u8>,
 ) {
@@ -81,15 +81,15 @@ pub(crate) fn batch(
     let mut entry = Entry::default();
     entry.decide(base, last);
     let mut left = None;
-    if is_new && !lossy {
+    if is_new && lossy.is_none() {
         let counts = if header.is_transactional() { &mut entry.transactional } else { &mut entry.plain };
         counts.fetched = u64::from(header.records);
     } else if ledger.any_lost(base, last) || !ledger.all_decided(base, last) {
-        let Ok(batch) = Batch::open(bytes) else {
+        let Ok(batch) = Batch::open(bytes, room) else {
             output.extend_from_slice(bytes);
             return;
         };
-        left = choose(header, &batch, bytes.len(), ledger, if lossy { Some(bound) } else { None }, &mut entry);
+        left = choose(header, &batch, bytes.len(), ledger, lossy, &mut entry);
     }
     output.extend_from_slice(left.as_deref().unwrap_or(bytes));
     if !ledger.all_decided(base, last) {

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::batch::Unopened;
 
 /// A batch of records of one byte at every offset of a range, by hand.
 fn a_batch(base: i64, count: i64, attributes: i16) -> Vec<u8> {
@@ -36,7 +37,7 @@ fn offsets(bytes: &[u8]) -> Vec<i64> {
     sections(bytes)
         .flat_map(|section| match section {
             Section::Batch(header, bytes) if !header.is_control() => {
-                Batch::open(bytes).unwrap().offsets().collect::<Vec<_>>()
+                Batch::open(bytes, &mut Room::for_response(0)).unwrap().offsets().collect::<Vec<_>>()
             }
             _ => vec![],
         })
@@ -49,7 +50,8 @@ fn part(part: f64) -> Bound {
 
 fn thinned(records: &[u8], ledger: &mut Ledger, bound: f64, lossy: bool) -> (Vec<u8>, Entry) {
     let mut output = Vec::new();
-    let entry = thin(records, ledger, part(bound), lossy, &mut output);
+    let lossy = lossy.then_some(part(bound));
+    let entry = thin(records, ledger, lossy, &mut Room::for_response(0), &mut output);
     (output, entry)
 }
 
@@ -76,7 +78,7 @@ fn patterns_of_loss() {
     let batch = a_batch(320, 160, 0);
     let lost = |pattern| {
         let bound = Bound { pattern, ..part(0.8) };
-        thin(&batch, &mut Ledger::default(), bound, true, &mut Vec::new()).lost
+        thin(&batch, &mut Ledger::default(), Some(bound), &mut Room::for_response(0), &mut Vec::new()).lost
     };
     let uniform = lost(LossPattern::Uniform);
     assert!(
@@ -111,6 +113,21 @@ fn anchors_and_markers_pass() {
     assert_eq!(ledger.counts(), RecordCounts { fetched: 10, lost: 0 });
 }
 
+/// Of a response only so much is unpacked. What comes after is as it was, and counts as not seen.
+#[test]
+fn the_batches_of_a_response_are_unpacked_within_bounds() {
+    let one = a_batch(0, 100, 0).len() - 61;
+    let whole: Vec<u8> = (0..9).flat_map(|number| a_batch(number * 100, 100, 0)).collect();
+    let (mut ledger, mut output) = (Ledger::default(), Vec::new());
+    // Two, and the one that goes beyond.
+    let mut room = Room::of(2 * one + 1);
+    let entry = thin(&whole, &mut ledger, Some(part(0.5)), &mut room, &mut output);
+    assert_eq!(entry.decided, [(0, 299)]);
+    assert_eq!(ledger.counts(), RecordCounts { fetched: 300, lost: 150 });
+    assert!(output.ends_with(&whole[3 * whole.len() / 9..]));
+    assert_eq!(Batch::open(&whole[..whole.len() / 9], &mut room).unwrap_err(), Unopened::NoRoom);
+}
+
 /// Records of transactions neither earn nor spend what others may lose.
 #[test]
 fn each_batch_of_a_transaction_keeps_the_bound() {
@@ -118,7 +135,7 @@ fn each_batch_of_a_transaction_keeps_the_bound() {
     let mut ledger = Ledger::default();
     thinned(&whole[..], &mut ledger, 1.0, true);
     let mut ledger = Ledger::default();
-    thin(&a_batch(0, 1000, 0), &mut ledger, part(0.9), false, &mut Vec::new());
+    thinned(&a_batch(0, 1000, 0), &mut ledger, 0.9, false);
     let (left, entry) = thinned(&whole, &mut ledger, 0.9, true);
     assert_eq!(offsets(&left).len(), 1000 + 9 + 9);
     assert_eq!(entry.transactional, RecordCounts { fetched: 19, lost: 1 });
@@ -171,7 +188,8 @@ proptest! {
             let fetched = &log[start..(start + count).min(log.len())];
             let records: Vec<u8> = fetched.iter().flat_map(|(bytes, ..)| bytes.clone()).collect();
             let mut output = Vec::new();
-            let entry = thin(&records, &mut ledger, bound, lossy, &mut output);
+            let lossy = lossy.then_some(bound);
+            let entry = thin(&records, &mut ledger, lossy, &mut Room::for_response(0), &mut output);
             prop_assert!(output.len() <= records.len());
             journal.push(serde_json::to_string(&entry).unwrap());
             let got = offsets(&output);

@@ -12,7 +12,7 @@ use pliant_net::clock::Clock;
 use pliant_net::connection::{Caller, Closed, Config, ConnectionId, Endpoint, Event as ConnectionEvent};
 use pliant_net::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
 use pliant_net::socket::Socket;
-use pliant_net::transfer::{Offered, PushNotice, Request, Target, fetch};
+use pliant_net::transfer::{FetchCall, Offered, PushNotice, Request, Target, WantedFile, fetch};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
@@ -61,7 +61,7 @@ impl ConnectionHandler<AnyTransport, Pushed> for Liar {
 
     fn open(&mut self, _: Instant, _: ConnectionId, event: ConnectionEvent) -> Option<Session<AnyTransport, Pushed>> {
         let ConnectionEvent::Accepted { opening, .. } = event else { return None };
-        let request = Request::decode(&opening).unwrap();
+        let request = FetchCall::decode(&opening).unwrap().request;
         let (partition, block_symbols) = (request.partition(self.bytes.max(1))?, request.block_symbols());
         let Request { symbol, slots, .. } = request;
         let config = PushConfig { block_symbols, slots, claims: true, ..PushConfig::new(symbol, WireFormat::IP) };
@@ -74,7 +74,7 @@ impl ConnectionHandler<AnyTransport, Pushed> for Liar {
 }
 
 /// Fetches from this source alone; gives what comes of it and the files that are left.
-fn fetched_from(mut liar: Liar) -> (String, usize) {
+fn fetched_from(mut liar: Liar, wanted: WantedFile) -> (String, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(Config::default(), [1; 32]);
     let mut driver = Driver::new(Socket::bind(loopback()).unwrap(), endpoint, Clock::start());
@@ -92,7 +92,7 @@ fn fetched_from(mut liar: Liar) -> (String, usize) {
             }
         });
         let target = Target::Directory(directory.path().into());
-        let outcome = fetch(&[address], None, &target, &settings(), &NEVER, |_| {}, |_| {});
+        let outcome = fetch(&[address], wanted, &target, &settings(), &NEVER, |_| {}, |_| {});
         stop.store(true, Ordering::Relaxed);
         outcome
     });
@@ -100,7 +100,23 @@ fn fetched_from(mut liar: Liar) -> (String, usize) {
         Ok(fetched) => format!("{} bytes", fetched.bytes),
         Err(error) => error.to_string(),
     };
-    (said, files(directory.path()).len())
+    (said, files(directory.path()))
+}
+
+/// A source gives a file that is asked for by its name no other one: in a folder whose files may be replaced it would choose
+/// which. Who asks by hash may choose the name.
+#[test]
+fn sources_choose_no_other_name() {
+    let zeros = vec![0; 100_000];
+    let offered = Offered { bytes: 100_000, hash: blake3::hash(&zeros), name: "zeros".into() };
+    let liar = Liar { answer: offered.encode(), bytes: offered.bytes, symbols: 0 };
+    let asked = |name: &str| WantedFile { name: Some(name.into()), ..WantedFile::default() };
+    assert_eq!(fetched_from(liar.clone(), asked("zeros")), ("100000 bytes".to_owned(), vec!["zeros".to_owned()]));
+    let (said, files) = fetched_from(liar.clone(), asked("ones"));
+    assert!(said.contains("it offers another file than the one that was asked for") && files.is_empty(), "{said}");
+    let kept_as = Some("mine".to_owned());
+    let by_hash = WantedFile { hash: Some(offered.hash), kept_as, ..WantedFile::default() };
+    assert_eq!(fetched_from(liar, by_hash), ("100000 bytes".to_owned(), vec!["mine".to_owned()]));
 }
 
 /// Every lie of a source ends in one clear error and leaves nothing behind: noise for an offer, a name that leads out of the
@@ -111,8 +127,11 @@ fn sources_that_lie_leave_nothing() {
     let zeros = vec![0; 100_000];
     let true_offer = Offered { bytes: 100_000, hash: blake3::hash(&zeros), name: "zeros".into() };
     let liar = |offered: Offered, symbols| Liar { answer: offered.encode(), bytes: offered.bytes, symbols };
-    let (said, files) = fetched_from(liar(true_offer.clone(), 0));
-    assert_eq!((said.as_str(), files), ("100000 bytes", 1));
+    let only = WantedFile::default;
+    assert_eq!(
+        fetched_from(liar(true_offer.clone(), 0), only()),
+        ("100000 bytes".to_owned(), vec!["zeros".to_owned()])
+    );
     let nothing = blake3::hash(&[]);
     let lies = [
         (Liar { answer: content(60), ..liar(true_offer.clone(), 0) }, "it does not answer as `pliant offer` does"),
@@ -123,8 +142,8 @@ fn sources_that_lie_leave_nothing() {
         (liar(Offered { hash: nothing, ..true_offer }, 0), "it sends symbols that are not of the file"),
     ];
     for (liar, expected) in lies {
-        let (said, files) = fetched_from(liar);
+        let (said, files) = fetched_from(liar, only());
         assert!(said.contains(expected), "{said}, not {expected}");
-        assert_eq!(files, 0, "{said}");
+        assert!(files.is_empty(), "{said}: {files:?}");
     }
 }

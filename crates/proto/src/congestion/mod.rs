@@ -2,7 +2,7 @@
 //!
 //! Loss detection, retransmission and the ECN echo belong to the transport ([`crate::transport::tcp`]). A controller
 //! learns of acknowledgements and congestion, and says how many bytes may be in flight. Each controller has a file. A
-//! new one needs its file and an entry in the list of algorithms.rs, which generates [`AnyController`] and
+//! new one needs its file, a line here, and an entry in the list of algorithms.rs, which generates [`AnyController`] and
 //! [`Algorithm`]. A controller of another crate needs neither: [`AnyController::foreign`] takes it.
 
 mod algorithms;

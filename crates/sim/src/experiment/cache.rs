@@ -4,7 +4,6 @@
 //! or not at all. A change of experiments, measures or reports leaves the results valid; a change of anything that could
 //! move an event does not.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use pliant_proto::rng::fnv1a;
@@ -12,6 +11,7 @@ use pliant_proto::rng::fnv1a;
 use super::runs::Job;
 use crate::output::{self, OutputError, files};
 use crate::results::RunResult;
+use crate::text_file;
 
 /// Hash of the sources that results depend on, made when the program was built.
 pub const FINGERPRINT: &str = env!("PLIANT_SIMULATOR_FINGERPRINT");
@@ -32,7 +32,7 @@ impl Cache {
     pub fn has(&self, job: &Job) -> bool {
         let (folder, text) = self.entry(job);
         folder.join(files::SUMMARY).is_file()
-            && fs::read_to_string(folder.join(files::SCENARIO)).is_ok_and(|own| own == text)
+            && text_file::read_table(&folder.join(files::SCENARIO)).is_ok_and(|own| own == text)
     }
 
     /// Reads the result of a run.

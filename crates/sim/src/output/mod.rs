@@ -13,6 +13,7 @@ use crate::results::table::Table;
 use crate::results::{
     FLOWS, GroupInfo, OBJECTS, PORTS, QUEUE_SERIES, REFLEX_SERIES, RunResult, THROUGHPUT_SERIES, WINDOW_SERIES,
 };
+use crate::text_file;
 use columns::{CHUNK_ROWS, Columns, Field, IDENTITY};
 use schema::Identity;
 use serde::Deserialize;
@@ -253,7 +254,7 @@ fn write_text(path: &Path, text: &str) -> Result<(), OutputError> {
 /// exist, ports and series.
 pub fn read_run(dir: &Path) -> Result<RunResult, OutputError> {
     let path = dir.join(files::SUMMARY);
-    let text = fs::read_to_string(&path).map_err(OutputError::io("read", &path))?;
+    let text = text_file::read_table(&path).map_err(OutputError::io("read", &path))?;
     let mut result = summary::read_summary(&text).map_err(OutputError::malformed(&path))?;
     let groups = &result.groups;
     result.flows = match read_parquet(&dir.join(files::FLOWS_PARQUET), &FLOWS, groups)? {
@@ -280,7 +281,7 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
         folders: Vec<String>,
     }
     let path = dir.join(files::COMPARISON);
-    let text = fs::read_to_string(&path).map_err(OutputError::io("read", &path))?;
+    let text = text_file::read_table(&path).map_err(OutputError::io("read", &path))?;
     let read = serde_json::from_str(&text).map_err(|error| error.to_string());
     let comparison: Comparison = read.map_err(OutputError::malformed(&path))?;
     if comparison.folders.len() != comparison.variants.len() {
@@ -295,7 +296,7 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
 
 fn read_scenario(dir: &Path) -> Result<String, OutputError> {
     let path = dir.join(files::SCENARIO);
-    fs::read_to_string(&path).map_err(OutputError::io("read", &path))
+    text_file::read_table(&path).map_err(OutputError::io("read", &path))
 }
 
 /// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path.

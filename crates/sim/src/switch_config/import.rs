@@ -266,7 +266,12 @@ impl Tables {
             by_packets = kind == "WRR";
             weight = match kind {
                 "STRICT" => None,
-                "DWRR" | "WRR" => Some(number_of(&place, &scheduler, "weight")?.unwrap_or(1) as u32),
+                "DWRR" | "WRR" => {
+                    let Ok(weight) = u32::try_from(number_of(&place, &scheduler, "weight")?.unwrap_or(1)) else {
+                        return entry(place, "weight: larger than any switch takes");
+                    };
+                    Some(weight)
+                }
                 other => return entry(place, format!("type {other}: DWRR, WRR or STRICT")),
             };
             if let Some(rate) = number_of(&place, &scheduler, "pir")? {

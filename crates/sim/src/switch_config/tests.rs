@@ -185,6 +185,7 @@ fn a_switch_s_own_file() {
         (file.replace("\"s.5\" }", "\"s.9\" }"), "SCHEDULER|s.9: there is no such entry"),
         (file.replace("STRICT", "FAIR"), "SCHEDULER|s.5: type FAIR: DWRR, WRR or STRICT"),
         (file.replace("\"weight\": \"14\"", "\"weight\": \"x\""), "SCHEDULER|s.0: weight x: a whole number"),
+        (file.replace("\"14\"", "\"4294967297\""), "SCHEDULER|s.0: weight: larger than any switch takes"),
         (file.replace("\"15000\"", "\"250000\""), "green_min_threshold 250000 is above"),
         (file.replace("|5\"", "|x\""), "QUEUE|Ethernet4|x: a queue is a number"),
         (file.replace("\"dynamic_th\": \"1\"", "\"dynamic_th\": \"9\""), "from -8 to 7"),

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::Range;
+use std::path::Path;
 
 use pliant_proto::packet::CLASSES;
 use pliant_proto::time::{Instant, Span};
@@ -87,6 +88,15 @@ impl Iterator for Trace {
     }
 }
 
+/// Opens a file that is read twice: a FIFO would never end, or never begin.
+fn open_file(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "a trace is read twice, and this is no plain file"))
+    }
+}
+
 /// Reads and checks one line after the other.
 #[derive(Debug)]
 struct Rows {
@@ -109,7 +119,7 @@ impl Rows {
     fn open(spec: &TraceSpec, context: &Context<'_>) -> Result<Self, TrafficError> {
         let window = context.window(spec.start, spec.stop)?;
         let (group, path) = (context.name.to_owned(), spec.path.clone());
-        let file = match File::open(context.environment.directory.join(&path)) {
+        let file = match open_file(&context.environment.directory.join(&path)) {
             Ok(file) => file,
             Err(source) => return Err(TrafficError::Unreadable { group, path, source }),
         };

@@ -30,8 +30,8 @@ use crate::shared::Shared;
 const MODE: u32 = 0o666;
 /// How long a program may take to send its request. Its library sends it at once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most programs with a pending request.
-const MAX_ASKING: usize = 256;
+/// Most programs beyond their users' limits that are told so at a time. Others hear nothing.
+const MAX_REFUSED: usize = 64;
 
 /// The door.
 pub(crate) struct PreloadDoor(LocalSocket);
@@ -46,15 +46,20 @@ impl PreloadDoor {
 
     /// Serves programs without end.
     pub(crate) async fn serve(self, shared: Arc<Shared>) {
-        let (asking, users) = (Arc::new(Semaphore::new(MAX_ASKING)), Arc::<Users>::default());
+        let (refused, users) = (Arc::new(Semaphore::new(MAX_REFUSED)), Arc::<Users>::default());
         loop {
-            // It is never closed.
-            let Ok(permit) = asking.clone().acquire_owned().await else { return };
             match self.0.accept().await {
                 Ok(program) => {
-                    let (shared, users) = (shared.clone(), users.clone());
+                    // A program counts before it asks: one that never does takes no place of another user.
+                    let Ok(user) = program.peer_cred().map(|who| who.uid()) else { continue };
+                    let counted = users.count(user, shared.exit().limits.user_connections);
+                    let permit = if counted.is_none() { refused.clone().try_acquire_owned().ok() } else { None };
+                    if counted.is_none() && permit.is_none() {
+                        continue;
+                    }
+                    let shared = shared.clone();
                     drop(tokio::spawn(async move {
-                        let asked = timeout(REQUEST_TIMEOUT, hand_over(program, &shared, &users)).await;
+                        let asked = timeout(REQUEST_TIMEOUT, hand_over(program, &shared, counted)).await;
                         drop(permit);
                         if let Ok(Ok(handed_over)) = asked {
                             handed_over.serve(&shared).await;
@@ -109,9 +114,9 @@ struct HandedOver {
     _counted: CountedUser,
 }
 
-/// Reads a program's request, and hands over its end of a pair. An error has already been answered, as far as possible.
-async fn hand_over(mut program: UnixStream, shared: &Shared, users: &Arc<Users>) -> io::Result<HandedOver> {
-    let user = program.peer_cred()?.uid();
+/// Reads a program's request, and hands over its end of a pair, unless its user has too many. An error has already been
+/// answered, as far as possible.
+async fn hand_over(mut program: UnixStream, shared: &Shared, counted: Option<CountedUser>) -> io::Result<HandedOver> {
     let mut bytes = [0; MAX_REQUEST_BYTES];
     let (head, class) = bytes.split_at_mut(REQUEST_HEAD_BYTES);
     program.read_exact(head).await?;
@@ -119,8 +124,7 @@ async fn hand_over(mut program: UnixStream, shared: &Shared, users: &Arc<Users>)
     program.read_exact(&mut class[..length]).await?;
     let asked = Request::parse(&bytes[..REQUEST_HEAD_BYTES + length]);
     let answer = asked.ok_or(Errno::INVAL).and_then(|request| {
-        let limits = shared.exit().limits;
-        let counted = users.count(user, limits.user_connections).ok_or(Errno::AGAIN)?;
+        let counted = counted.ok_or(Errno::AGAIN)?;
         // Rules may be others than when the program was started.
         let next_hop = shared.config().preload.as_ref().and_then(|preload| route(&preload.rules, &request).cloned());
         let next_hop = next_hop.ok_or(Errno::ACCESS)?;

@@ -5,7 +5,7 @@ pub(super) mod name;
 pub(super) mod sha256;
 pub(super) mod tags;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use pliant_net::transfer::Hash;
@@ -15,21 +15,22 @@ use crate::mutex::lock;
 /// Most files that are remembered as verified.
 const MAX_VERIFIED: usize = 1 << 16;
 
-/// Files that have the SHA-256 of their name, by their own hash.
+/// The SHA-256 of files, by their own hash.
 #[derive(Default)]
-pub(super) struct Verified(Mutex<HashSet<Hash>>);
+pub(super) struct Verified(Mutex<HashMap<Hash, String>>);
 
 impl Verified {
-    pub(super) fn contains(&self, file: &Hash) -> bool {
-        lock(&self.0).contains(file)
+    /// The SHA-256 of a file, if it is remembered.
+    pub(super) fn digest(&self, file: &Hash) -> Option<String> {
+        lock(&self.0).get(file).cloned()
     }
 
     /// Remembers it. If there are too many, it forgets all others.
-    pub(super) fn insert(&self, file: Hash) {
+    pub(super) fn insert(&self, file: Hash, digest: String) {
         let mut files = lock(&self.0);
         if files.len() >= MAX_VERIFIED {
             files.clear();
         }
-        files.insert(file);
+        files.insert(file, digest);
     }
 }

@@ -11,8 +11,8 @@ use pliant_net::transfer::OfferedFiles;
 use super::layout::{Descriptor, images};
 use super::sha256::Sha256;
 
-/// Beginning of the names of such files.
-const PREFIX: &str = "oci:";
+/// Beginning of the names of such files. They are asked for by pulls alone: as a file of the cache, one would stay as it is.
+pub(in crate::objects) const PREFIX: &str = "oci:";
 /// Most bytes of such a file.
 pub(in crate::objects) const MAX_TAG_FILE_BYTES: u64 = 4 << 10;
 

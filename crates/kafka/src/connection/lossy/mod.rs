@@ -1,5 +1,7 @@
 //! A client's connection with a broker as an exit carries it: records may be left out of the responses to fetches.
 
+use std::cell::RefCell;
+
 use super::frames::{Due, Frames, HandleRequests, Pending, write_response};
 use super::head::{FIXED_HEAD, Request, i16_at, i32_at};
 use crate::api;
@@ -52,6 +54,10 @@ pub trait Thinner {
     fn wanted(&mut self) -> Vec<String>;
     /// A topic's `cleanup.policy`; `None` if the broker does not tell.
     fn policy(&mut self, topic: &str, policy: Option<&str>);
+    /// A response of so many bytes begins that would be kept in memory: whether there is room. Else it passes as it is.
+    fn has_room(&mut self, _bytes: usize) -> bool {
+        true
+    }
     /// Appends to `output` what the client gets in place of the records.
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>);
     /// A response to a fetch has come, a frame of so many bytes: whether its records are [taken apart](Self::take_apart).
@@ -112,7 +118,12 @@ impl LossyConnection {
         thinner: &mut dyn Thinner,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
+        let thinner = RefCell::new(thinner);
+        // What answers a question of the exit's own is not for the client.
+        let passes = |kind, bytes| kind != Kind::Policies && !thinner.borrow_mut().has_room(bytes);
         let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
+            let mut thinner = thinner.borrow_mut();
+            let thinner = &mut **thinner;
             match kind {
                 Kind::Fetch if thinner.begins(frame.len()) => {
                     let mut response = frame[4..8].to_vec();
@@ -138,7 +149,17 @@ impl LossyConnection {
             }
             Ok(())
         };
-        self.frames.take_response(bytes, collected, output)
+        self.frames.take_response(bytes, passes, collected, output)
+    }
+
+    /// Whether so many bytes of the broker may complete a response.
+    pub fn completes(&self, bytes: usize) -> bool {
+        self.frames.completes(bytes)
+    }
+
+    /// Whether a response is being kept that has not come whole yet.
+    pub fn keeps(&self) -> bool {
+        self.frames.keeps()
     }
 
     /// The client has ended. An error says that it did so within a frame.

@@ -52,6 +52,8 @@ struct Halves {
     policies: Vec<(String, Option<String>)>,
     asked: Vec<String>,
     fetched: Vec<(String, i32, i64)>,
+    /// Responses of more bytes find no room.
+    room: Option<usize>,
 }
 
 fn named(topic: TopicName<'_>) -> String {
@@ -76,6 +78,10 @@ impl Thinner for Halves {
 
     fn policy(&mut self, topic: &str, policy: Option<&str>) {
         self.policies.push((topic.to_owned(), policy.map(ToOwned::to_owned)));
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.room.is_none_or(|room| bytes <= room)
     }
 
     fn thin(&mut self, fetched: &Fetched<'_>, output: &mut Vec<u8>) {
@@ -158,6 +164,34 @@ fn records_of_every_version_are_replaced() {
             assert_eq!(halves.fetched, [(topic, 0, if version >= 5 { 40 } else { -1 })]);
             assert!(connection.end_requests().is_ok() && connection.end_responses().is_ok());
         }
+    }
+}
+
+/// What there is no room for goes to the client as it is; the next response may find some.
+#[test]
+fn responses_without_room_pass() {
+    let partition = PartitionData::default().with_records(Some(Bytes::from(vec![1; 1000])));
+    let topic = FetchableTopicResponse::default().with_topic(Name(text("clicks"))).with_partitions(vec![partition]);
+    let whole = response(ApiKey::Fetch, 11, 7, &FetchResponse::default().with_responses(vec![topic]));
+    for piece in [1, 100, 1 << 20] {
+        let mut halves = Halves { room: Some(500), ..Halves::default() };
+        let (mut connection, mut got) = (LossyConnection::default(), Vec::new());
+        for _ in 0..3 {
+            connection.take_request(&a_fetch(11, -1), &mut halves, &mut Vec::new()).unwrap();
+        }
+        for piece in whole.chunks(piece) {
+            connection.take_response(piece, &mut halves, &mut got).unwrap();
+            assert!(!connection.keeps());
+        }
+        assert!(got == whole && halves.fetched.is_empty());
+        halves.room = None;
+        assert!(connection.completes(1));
+        connection.take_response(&whole[..50], &mut halves, &mut got).unwrap();
+        assert!(
+            connection.keeps() && !connection.completes(whole.len() - 51) && connection.completes(whole.len() - 50)
+        );
+        connection.take_response(&whole[50..], &mut halves, &mut got).unwrap();
+        assert_eq!((got.len(), halves.fetched.len()), (2 * whole.len() - 500, 1));
     }
 }
 

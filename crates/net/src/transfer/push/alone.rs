@@ -41,6 +41,7 @@ pub(super) fn fetch(
     let Some(name) = wanted.name.clone().or_else(named) else {
         return Err(TransferError::Sources("mirrors of many files give one by its name: it must be said"));
     };
+    let place = wanted.kept_as.clone().unwrap_or_else(|| name.clone());
     let mut froms: Vec<FromMirror> = Vec::new();
     let (mut last, mut kept, mut again) = (None, None, Vec::new());
     // The second time those by themselves whose content the first time was not theirs alone.
@@ -54,7 +55,7 @@ pub(super) fn fetch(
                 continue;
             }
             let mut file = mirror.file(&name);
-            let mut pass = Pass { name: &name, hash, target, settings, interrupted, progress, from, kept: &mut kept };
+            let mut pass = Pass { name: &place, hash, target, settings, interrupted, progress, from, kept: &mut kept };
             match pass.run(mirror.as_ref(), file.as_mut(), by_itself) {
                 Ok(Some((bytes, path))) => {
                     from.lost = None;
@@ -62,7 +63,7 @@ pub(super) fn fetch(
                         files.add(path)?;
                     }
                     return Ok(Fetched {
-                        name,
+                        name: place,
                         path,
                         bytes,
                         kept: kept.unwrap_or(0),

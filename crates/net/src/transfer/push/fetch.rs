@@ -42,6 +42,7 @@ use crate::transfer::settings::Settings;
 const FALSE_SYMBOLS: &str = "it sends symbols that are not of the file";
 const FALSE_HASHES: &str = "it sends hashes that are not of the file";
 const NO_HASHES: &str = "it does not say the hashes of the file's parts";
+const OTHER_NAME: &str = "it offers another file than the one that was asked for";
 const IN_PART: &str = "it has only a part of the file yet: it is a peer, and no source";
 /// When a peer is called again that was absent, has not begun, or was lost: after as long as it has been so, within
 /// these limits. Receivers that begin together find each other before the first has a block.
@@ -184,6 +185,9 @@ fn fetch_once(
         config,
         clock: driver.clock(),
         hash: wanted.hash,
+        asked_name: wanted.name.as_deref().filter(|_| wanted.hash.is_none()),
+        kept_as: wanted.kept_as.as_deref(),
+        sources_name: None,
         offered_in: wanted.offered_in.as_ref(),
         calls,
         holdings: Holdings::default(),
@@ -376,6 +380,11 @@ struct FetchHandler<'a> {
     clock: Clock,
     /// Hash of the content that the user wants, if given.
     hash: Option<blake3::Hash>,
+    /// The name by which sources are asked for it.
+    asked_name: Option<&'a str>,
+    /// Its name here, if sources do not choose it, and the one that they give it.
+    kept_as: Option<&'a str>,
+    sources_name: Option<String>,
     offered_in: Option<&'a OfferedFiles>,
     /// A source's number is its position here.
     calls: Vec<SourceConnection>,
@@ -644,7 +653,8 @@ impl FetchHandler<'_> {
         };
         let (sink, hashes) = ((sink, growing), (hashes, right));
         if let Some(MirrorsOf { wanted, waker, begun }) = &mut self.mirrors {
-            *begun = Mirrors::begin(wanted, &offered.name, offered.bytes, waker);
+            let name = self.sources_name.as_ref().unwrap_or(&offered.name);
+            *begun = Mirrors::begin(wanted, name, offered.bytes, waker);
         }
         let own = self.own.cloned();
         let mut object = Object::begin(offered, self.config.clone(), partition, sink, own, hashes, self.clock);
@@ -717,7 +727,10 @@ impl FetchHandler<'_> {
     }
 
     /// Prepares for a content.
-    fn begin(&mut self, offered: Offered) {
+    fn begin(&mut self, mut offered: Offered) {
+        if let Some(name) = self.kept_as {
+            self.sources_name = Some(std::mem::replace(&mut offered.name, name.to_owned()));
+        }
         if offered.bytes == 0 {
             self.stage = Stage::Empty(offered);
             return;
@@ -908,7 +921,8 @@ impl FetchHandler<'_> {
         let hash = self.hash.or(taken.as_ref().map(|taken| taken.hash)).filter(|_| self.deserted)?;
         let mirrors = self.mirrors.as_ref()?.begun.outcome();
         let lost = mirrors.into_iter().filter(|mirror| mirror.lost.is_some()).map(|mirror| mirror.name).collect();
-        Some(LeftToMirrors { hash, name: taken.map(|taken| taken.name), lost })
+        let name = self.sources_name.clone().or(taken.map(|taken| taken.name));
+        Some(LeftToMirrors { hash, name, lost })
     }
 
     fn close(&mut self, driver: &mut FetchDriver, code: u8, reason: &str) -> io::Result<()> {
@@ -924,6 +938,8 @@ impl FetchHandler<'_> {
     fn answered(&mut self, source: usize, answer: &[u8]) -> Result<Offered, TransferError> {
         let address = self.calls[source].address;
         let refuse = |why| TransferError::NotATransfer { address, why };
+        // Peers are asked by the hash of what was agreed on.
+        let asked_name = self.asked_name.filter(|_| !self.calls[source].is_peer);
         let in_part = Offered::decode_in_part(answer);
         if in_part.is_some() {
             if !self.calls[source].returns {
@@ -934,6 +950,9 @@ impl FetchHandler<'_> {
         self.calls[source].in_part = in_part.is_some();
         let offered = in_part.or_else(|| Offered::decode(answer));
         let offered = offered.ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
+        if asked_name.is_some_and(|asked| asked != offered.name) {
+            return Err(refuse(OTHER_NAME));
+        }
         if let Some(wanted) = self.hash.filter(|wanted| *wanted != offered.hash) {
             let (offered, taken) = (offered.hash, wanted);
             return Err(TransferError::OtherContent { address, offered, taken, votes: 0, answers: 0 });

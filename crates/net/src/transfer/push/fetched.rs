@@ -20,8 +20,10 @@ use crate::transfer::error::TransferError;
 pub struct WantedFile {
     /// BLAKE3 hash of the content.
     pub hash: Option<blake3::Hash>,
-    /// The file's name at sources that offer many.
+    /// The file's name at sources that offer many. Without a hash, who offers a file of another name is excluded.
     pub name: Option<String>,
+    /// Its name here, in a target that is a folder. Without one its sources choose it.
+    pub kept_as: Option<String>,
     /// Receivers of the same file, which offer what they have. They have no vote on the content. They are called once
     /// it is known, and again when they are lost. A source among them becomes a peer if it has nothing, has a part, or
     /// is lost.
@@ -94,7 +96,7 @@ impl fmt::Display for FetchNews<'_> {
 /// A fetched file.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The name given by most of its sources.
+    /// Its name here: the one that was asked for, or the one given by most of its sources.
     pub name: String,
     /// Where it is now, unless it was discarded.
     pub path: Option<PathBuf>,

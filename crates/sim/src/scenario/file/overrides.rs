@@ -206,3 +206,19 @@ fn collect_values(table: &Table, path: &str, open_arrays: bool, found: &mut Vec<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::file::spec::ScenarioSpec;
+
+    /// The keys at the top are those of the file: one that is new there is named here, or `--set` would not know it.
+    #[test]
+    fn keys_at_the_top_are_those_of_the_file() {
+        let error = toml::from_str::<ScenarioSpec>("no_such_key = 1").unwrap_err();
+        let (_, known) = error.message().split_once("expected one of").unwrap();
+        let known: BTreeSet<&str> = known.split('`').skip(1).step_by(2).collect();
+        // Variants are overrides themselves.
+        assert_eq!(known, TOP.into_iter().chain(["variants"]).collect());
+    }
+}

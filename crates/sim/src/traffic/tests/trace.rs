@@ -102,4 +102,9 @@ fn trace_errors_name_file_and_line() {
     let file = TraceFile::new("errors-long", &format!("start,src,dst,bytes\n{}", "1".repeat(5000)));
     assert!(error(&fabric, &file.group()).contains(":2: longer than 4096 bytes"));
     assert!(error(&fabric, "kind = 'trace'\npath = 'none.csv'").starts_with("`traffic.backup.path`: none.csv: "));
+    // As with a FIFO, on which nobody may ever write.
+    assert!(
+        error(&fabric, "kind = 'trace'\npath = '/dev/null'")
+            .contains("a trace is read twice, and this is no plain file")
+    );
 }
