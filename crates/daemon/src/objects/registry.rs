@@ -157,7 +157,7 @@ async fn blob(
         let why = "what the sources agree on has another digest";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
     }
-    let mut response = give(file, headers, head_only);
+    let mut response = give(objects, file, headers, head_only).await;
     say_digest(&mut response, digest);
     Ok(response)
 }

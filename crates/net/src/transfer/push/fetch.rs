@@ -185,6 +185,7 @@ fn fetch_once(
         clock: driver.clock(),
         hash: wanted.hash,
         offered_in: wanted.offered_in.as_ref(),
+        offered_as: wanted.offered_as.as_deref(),
         calls,
         holdings: Holdings::default(),
         following: Following::new(who),
@@ -377,6 +378,7 @@ struct FetchHandler<'a> {
     /// Hash of the content that the user wants, if given.
     hash: Option<blake3::Hash>,
     offered_in: Option<&'a OfferedFiles>,
+    offered_as: Option<&'a str>,
     /// A source's number is its position here.
     calls: Vec<SourceConnection>,
     /// The blocks of peers, and which peer is used.
@@ -666,7 +668,9 @@ impl FetchHandler<'_> {
             return Err(TransferError::Sources("what another fetch is at, or what is discarded, cannot be offered"));
         };
         let pages = pages_of(offered.bytes, kept);
-        let growing = files.begin(offered.clone(), path, file, pages, kept.len() as u32);
+        let name = self.offered_as.unwrap_or(&offered.name).to_owned();
+        let offered = Offered { name, ..*offered };
+        let growing = files.begin(offered, path, file, pages, kept.len() as u32);
         let growing = growing.map_err(|error| TransferError::File { path: path.to_owned(), error })?;
         hashes.share(growing.pages());
         Ok(Some(growing))

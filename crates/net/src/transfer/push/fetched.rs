@@ -33,6 +33,8 @@ pub struct WantedFile {
     pub own: Option<Arc<dyn OwnBlocks>>,
     /// Where each block of the file is offered once it is verified, and the file afterwards.
     pub offered_in: Option<OfferedFiles>,
+    /// The name that it has there, instead of the one that the sources give.
+    pub offered_as: Option<String>,
 }
 
 impl From<Option<blake3::Hash>> for WantedFile {
