@@ -41,8 +41,8 @@ impl OfferedFolder {
         Self { name, path, filter, state: None, due: None, problem: None }
     }
 
-    /// Offers the folder if it is new or has changed, and withdraws it if it is gone. What cannot be read is not offered
-    /// until it can; what was read before is offered on.
+    /// Offers the folder if it is new or has changed, and withdraws it if it is gone. What cannot be read, or changes while
+    /// it is, is not offered until it can; what was read before is offered on.
     pub(super) fn look(&mut self, now: Instant, files: &OfferedFiles) {
         if self.due.is_some_and(|due| now < due) {
             return;
@@ -61,8 +61,10 @@ impl OfferedFolder {
                 Err(error) => Some(error.to_string()),
             },
             Err(error) => {
-                files.remove_folder(&self.path);
-                self.state = None;
+                if !self.path.is_dir() {
+                    files.remove_folder(&self.path, &self.name);
+                    self.state = None;
+                }
                 Some(format!("{}: {error}", self.path.display()))
             }
         };

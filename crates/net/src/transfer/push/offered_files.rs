@@ -43,6 +43,13 @@ enum ContentPlace {
     Folder(Arc<FolderContents>, u64),
 }
 
+/// A folder that is offered under a name, which ends with a slash. One folder may have many names, for parts of it.
+#[derive(PartialEq, Eq)]
+struct NamedFolder {
+    root: PathBuf,
+    name: String,
+}
+
 /// Its role in an offered folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderPart {
@@ -57,8 +64,8 @@ enum FolderPart {
 /// An offered file.
 pub struct HeldFile {
     bytes: ContentPlace,
-    /// The path of the offered folder to which it belongs, and its role there.
-    part_of: Option<(Arc<Path>, FolderPart)>,
+    /// The offered folder to which it belongs, and its role there.
+    part_of: Option<(Arc<NamedFolder>, FolderPart)>,
     path: PathBuf,
     offered: Offered,
     tree: Tree,
@@ -89,7 +96,7 @@ impl HeldFile {
 
     fn whole(
         bytes: ContentPlace,
-        part_of: Option<(Arc<Path>, FolderPart)>,
+        part_of: Option<(Arc<NamedFolder>, FolderPart)>,
         path: PathBuf,
         name: String,
         tree: HashTree,
@@ -103,8 +110,8 @@ impl HeldFile {
         self.part_of.as_ref().is_some_and(|(_, own)| *own == part)
     }
 
-    fn is_of_folder(&self, root: &Path) -> bool {
-        self.part_of.as_ref().is_some_and(|(own, _)| **own == *root)
+    fn is_of_folder(&self, folder: &NamedFolder) -> bool {
+        self.part_of.as_ref().is_some_and(|(own, _)| **own == *folder)
     }
 
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
@@ -252,29 +259,26 @@ impl OfferedFiles {
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8")));
         };
-        self.replace_folder(path, &format!("{name}{FOLDER_END}"), "", filter)
+        self.replace_folder(NamedFolder { root: path.to_owned(), name: format!("{name}{FOLDER_END}") }, "", filter)
     }
 
     /// The same under another name than the folder's own. The name goes before the paths of its files, too, so that many
     /// folders can have files of one name.
     pub fn add_folder_named(&self, path: &Path, name: &str, filter: &FolderFilter) -> Result<(), TransferError> {
         let name = format!("{name}{FOLDER_END}");
-        self.replace_folder(path, &name, &name, filter)
+        self.replace_folder(NamedFolder { root: path.to_owned(), name: name.clone() }, &name, filter)
     }
 
-    fn replace_folder(
-        &self,
-        path: &Path,
-        name: &str,
-        before: &str,
-        filter: &FolderFilter,
-    ) -> Result<(), TransferError> {
+    /// Offers a folder, whose files have `before` in front of their paths.
+    fn replace_folder(&self, folder: NamedFolder, before: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+        let folder = Arc::new(folder);
+        let (path, name) = (folder.root.as_path(), folder.name.as_str());
         let fail = |error| TransferError::File { path: path.into(), error };
         let ReadFolder { listing, contents, tree, files } = FolderContents::read(path, filter).map_err(fail)?;
         let mut file = tempfile::tempfile().map_err(fail)?;
         file.write_all(&listing).map_err(fail)?;
-        let (root, contents) = (Arc::<Path>::from(path), Arc::new(contents));
-        let part = |part| Some((root.clone(), part));
+        let contents = Arc::new(contents);
+        let part = |part| Some((folder.clone(), part));
         let mut parts: Vec<Arc<HeldFile>> = Vec::with_capacity(files.len() + 2);
         for (within, start, tree) in files {
             // What has another name is in the folder all the same.
@@ -292,18 +296,19 @@ impl OfferedFiles {
         parts.push(HeldFile::whole(bytes, own, path.join(".contents"), name.to_owned(), tree).into());
         let mut state = self.lock();
         // All at once: nobody finds a part of one version beside a part of another.
-        let others = state.files.iter().filter(|file| !file.is_of_folder(path)).count();
+        let others = state.files.iter().filter(|file| !file.is_of_folder(&folder)).count();
         if others + parts.len() > MAX_OBJECTS {
             return Err(fail(io::Error::other(TOO_MANY)));
         }
-        state.files.retain(|file| !file.is_of_folder(path));
+        state.files.retain(|file| !file.is_of_folder(&folder));
         state.files.extend(parts);
         Ok(())
     }
 
-    /// Withdraws the folder at `path`. Connections that fetch something of it still have it.
-    pub fn remove_folder(&self, path: &Path) {
-        self.lock().files.retain(|file| !file.is_of_folder(path));
+    /// Withdraws the folder at `path` that was added under a name. Connections that fetch something of it still have it.
+    pub fn remove_folder(&self, path: &Path, name: &str) {
+        let folder = NamedFolder { root: path.to_owned(), name: format!("{name}{FOLDER_END}") };
+        self.lock().files.retain(|file| !file.is_of_folder(&folder));
     }
 
     /// Adds the file at `path` under another name than its own.
@@ -394,10 +399,10 @@ fn in_folder<'f>(files: &'f [Arc<HeldFile>], name: &str) -> Option<&'f Arc<HeldF
     let listings = files.iter().filter(|file| file.is_part(FolderPart::Listing));
     listings.into_iter().find_map(|listing| {
         let within = name.strip_prefix(&listing.offered.name)?;
-        let (root, _) = listing.part_of.as_ref()?;
+        let (folder, _) = listing.part_of.as_ref()?;
         files.iter().find(|file| {
-            let path = || file.path.strip_prefix(root).ok()?.to_str();
-            file.is_part(FolderPart::File) && file.is_of_folder(root) && path() == Some(within)
+            let path = || file.path.strip_prefix(&folder.root).ok()?.to_str();
+            file.is_part(FolderPart::File) && file.is_of_folder(folder) && path() == Some(within)
         })
     })
 }
@@ -470,7 +475,7 @@ mod tests {
         objects.add(&folder.path().join("a")).unwrap();
         assert_eq!(found(&FileSelector::Hash(blake3::hash(b"changed"))), Ok("a".to_owned()));
         assert!(objects.add(&folder.path().join("nothing")).is_err());
-        objects.remove_folder(folder.path());
+        objects.remove_folder(folder.path(), folder.path().file_name().unwrap().to_str().unwrap());
         // It was added by itself, too.
         assert_eq!(found(&FileSelector::Only), Ok("a".to_owned()));
     }
@@ -510,8 +515,11 @@ mod tests {
         files.add_folder_named(&one, "a", &all).unwrap();
         assert_eq!((found(&files, "a/other"), found(&files, "a/sub/file")), (None, Some(b'4')));
         assert_ne!(files.find(&FileSelector::Name("a/".into())).unwrap().offered().hash, before);
-        files.remove_folder(&one);
-        assert_eq!((found(&files, "a/sub/file"), files.list().len()), (None, 2));
+        let none = FolderFilter::new(&[], &["sub".to_owned()]).unwrap();
+        files.add_folder_named(&one, "empty", &none).unwrap();
+        assert_eq!((found(&files, "a/sub/file"), found(&files, "empty/sub/file")), (Some(b'4'), None));
+        files.remove_folder(&one, "a");
+        assert_eq!((found(&files, "a/sub/file"), files.list().len()), (None, 3));
         files.add_folder(&one, &all).unwrap();
         for name in ["sub/file", "one/sub/file"] {
             assert_eq!(found(&files, name), Some(b'4'), "{name}");
