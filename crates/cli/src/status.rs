@@ -110,6 +110,11 @@ fn page(status: &Status) -> String {
         .iter()
         .map(|objects| vec![objects.listen.clone(), objects.files.to_string(), objects.fetches.to_string()]);
     part("objects", &["listen", "files", "fetches"], objects.collect());
+    let folders = status.objects.iter().flat_map(|objects| &objects.folders).map(|folder| {
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        vec![folder.name.clone(), or_none(&folder.hash), or_none(&folder.problem)]
+    });
+    part("folders", &["name", "hash", "problem"], folders.collect());
     let bundles = status.bundles.iter().map(|bundle| {
         vec![
             bundle.name.clone().unwrap_or_else(|| bundle.peer.clone()),

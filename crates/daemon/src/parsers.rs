@@ -1,6 +1,7 @@
 //! Parsers of input from programs and peers, for fuzzing only.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -41,6 +42,15 @@ pub fn stream_header(header: &[u8]) -> Option<String> {
 pub fn object_name(path: &str) -> Option<String> {
     match name::read(path)? {
         AskedPath::File(FileSelector::Name(name)) => Some(name),
+        AskedPath::File(_) | AskedPath::List | AskedPath::InFolder(_) => None,
+    }
+}
+
+/// The folder that a path requests something of at the HTTP door, and the path in it; `None` if it requests something
+/// else, or nothing.
+pub fn object_in_folder(path: &str) -> Option<(String, PathBuf)> {
+    match name::read(path)? {
+        AskedPath::InFolder(asked) => Some((asked.folder, asked.path)),
         AskedPath::File(_) | AskedPath::List => None,
     }
 }

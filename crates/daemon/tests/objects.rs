@@ -4,11 +4,15 @@ mod common;
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use common::block_on;
 use pliant_daemon::{Config, Daemon};
+use pliant_net::connection::Keys;
+use pliant_net::transfer::{Settings, Target, WantedFolder, fetch_folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -38,11 +42,16 @@ impl Site {
 
     /// A daemon that offers its folder and fetches from these.
     async fn daemon(&self, name: &str, sources: &[SocketAddr], more: &str) -> Daemon {
+        self.daemon_of_class(name, sources, more, "").await
+    }
+
+    /// The same with more keys of its class.
+    async fn daemon_of_class(&self, name: &str, sources: &[SocketAddr], more: &str, class: &str) -> Daemon {
         std::fs::create_dir_all(self.path(&format!("{name}-offered"))).unwrap();
         let source = |(at, source): (usize, &SocketAddr)| format!("s{at} = \"{source}\"\n");
         let sources = sources.iter().enumerate().map(source).collect::<Vec<_>>().concat();
         let text = format!(
-            "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.images]\ntransport = \"weighted-fair\"\n[objects]\n\
+            "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.images]\ntransport = \"weighted-fair\"\n{class}[objects]\n\
              listen = \"127.0.0.1:0\"\nclass = \"images\"\noffer = [\"{name}-offered\"]\ncache = \"{name}-cache\"\n\
              door = \"127.0.0.1:0\"\n{more}\n[objects.sources]\n{sources}"
         );
@@ -131,6 +140,98 @@ fn programs_fetch_by_http() {
     });
 }
 
+/// A folder like those of the other sources.
+fn write_folder(folder: &Path) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
+    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    for (name, bytes) in [("sub/deep.bin", 3 * MB + 5), ("b & c", 9), ("empty", 0), (".hidden", 1)] {
+        std::fs::write(folder.join(name), content(bytes)).unwrap();
+        std::fs::File::options().write(true).open(folder.join(name)).unwrap().set_modified(time).unwrap();
+    }
+    std::fs::hard_link(folder.join("sub/deep.bin"), folder.join("sub/other")).unwrap();
+    std::os::unix::fs::symlink("sub/deep.bin", folder.join("latest")).unwrap();
+}
+
+/// A program gets files of a folder that two daemons offer, by their paths, over links and in parts, with their times; lists
+/// name what is there, and nothing else is. The same folder is fetched as a whole, and the hash of its listing is told.
+#[test]
+fn programs_fetch_from_a_folder() {
+    block_on(async {
+        let site = Site::new();
+        let mut daemons = Vec::new();
+        for name in ["one", "two"] {
+            write_folder(&site.path(&format!("{name}-models")));
+            let more = format!("[objects.folders.models]\npath = \"{name}-models\"\n");
+            daemons.push(site.daemon(name, &[], &more).await);
+        }
+        let sources: Vec<SocketAddr> = daemons.iter().map(|daemon| daemon.objects().unwrap()).collect();
+        let mut hashes = Vec::new();
+        for daemon in &daemons {
+            hashes.push(loop {
+                let folders = daemon.status().objects.unwrap().folders;
+                if let Some(hash) = folders[0].hash.clone() {
+                    break hash;
+                }
+                tokio::task::yield_now().await;
+            });
+        }
+        assert_eq!(hashes[0], hashes[1]);
+        let near = site.daemon("near", &sources, "").await;
+        let (door, all) = (near.doors()[0], content(3 * MB + 5));
+        let (head, body) = ask(door, "GET /objects/models/sub/deep.bin HTTP/1.1").await;
+        assert!(head.starts_with("http/1.1 200 ok") && body == all, "{head}");
+        assert!(head.contains("last-modified: sun, 06 nov 1994 08:49:37 gmt"), "{head}");
+        for (request, status, expected) in [
+            (
+                "GET /objects/models/latest HTTP/1.1\r\nRange: bytes=3145727-3145730",
+                "206",
+                &all[3 * MB - 1..3 * MB + 3],
+            ),
+            ("GET /objects/models/sub/other HTTP/1.1\r\nRange: bytes=-5", "206", &all[3 * MB..]),
+            ("GET /objects/models/b%20%26%20c HTTP/1.1", "200", &content(9)[..]),
+            ("GET /objects/models/empty HTTP/1.1", "200", b""),
+            ("HEAD /objects/models/latest HTTP/1.1", "200", b""),
+        ] {
+            let (head, body) = ask(door, request).await;
+            assert!(head.starts_with(&format!("http/1.1 {status}")) && body == expected, "{request}: {head}");
+        }
+        for (request, status, why) in [
+            ("GET /objects/models/ HTTP/1.1", "200", "<a href=\"b%20%26%20c\">b &amp; c</a>\n<a href=\"empty\">"),
+            ("GET /objects/models/ HTTP/1.1", "200", "<a href=\"sub/\">sub/</a>\n</pre>"),
+            ("GET /objects/models/sub/ HTTP/1.1", "200", "<a href=\"deep.bin\">deep.bin</a>\n<a href=\"other\">"),
+            ("GET /objects/models/sub HTTP/1.1", "301", "it is a folder"),
+            ("GET /objects/models/none HTTP/1.1", "404", "models/none: it is not in the folder"),
+            ("GET /objects/models/empty/ HTTP/1.1", "404", "it is not in the folder"),
+            ("GET /objects/models/.hidden HTTP/1.1", "404", "files are at"),
+            ("GET /objects/models/sub/../b HTTP/1.1", "404", "files are at"),
+            ("GET /objects/none/file HTTP/1.1", "404", "it offers no `none/`"),
+            ("GET /objects/deep.bin HTTP/1.1", "404", "it offers no `deep.bin`"),
+        ] {
+            let (head, body) = ask(door, request).await;
+            let body = String::from_utf8(body).unwrap();
+            assert!(head.starts_with(&format!("http/1.1 {status}")) && body.contains(why), "{request}: {head} {body}");
+        }
+        let (head, _) = ask(door, "GET /objects/models/sub HTTP/1.1").await;
+        assert!(head.contains("\r\nlocation: /objects/models/sub/\r\n"), "{head}");
+        let (_, list) = ask(door, "GET /objects/ HTTP/1.1").await;
+        assert!(!String::from_utf8(list).unwrap().contains("href"), "what is kept under its hash is not listed");
+        let (_, list) = ask(daemons[0].doors()[0], "GET /objects/ HTTP/1.1").await;
+        assert!(String::from_utf8(list).unwrap().contains("<a href=\"models/\">models/</a>"));
+        let into = site.path("copy");
+        let copied = into.clone();
+        let fetched = tokio::task::spawn_blocking(move || {
+            let settings = Settings { keys: Keys::Preshared([0x0b; 32]), ..Settings::default() };
+            let wanted = WantedFolder { name: "models/".to_owned(), ..WantedFolder::default() };
+            let (target, going) = (Target::File(copied), AtomicBool::new(false));
+            fetch_folder(&sources, &wanted, &target, &settings, &going, |_| {}, |_| {})
+        });
+        let fetched = fetched.await.unwrap().unwrap();
+        assert_eq!(fetched.hash.to_string(), hashes[0]);
+        assert!(std::fs::read(into.join("latest")).unwrap() == all);
+        assert_eq!(std::fs::metadata(into.join("sub/other")).unwrap().nlink(), 2);
+    });
+}
+
 /// Many programs ask for one file at once: it is fetched once, and who has it in its cache is a source of it.
 #[test]
 fn a_cache_is_a_source() {
@@ -176,6 +277,27 @@ fn a_source_names_nothing_here() {
         assert!(body == content(MB), "{head}");
         let (_, body) = ask(door, &format!("GET /objects/{hash} HTTP/1.1")).await;
         assert_eq!(body, b"another model");
+    });
+}
+
+/// A program that asks for the end of a file gets it before the rest is here.
+#[test]
+fn the_end_comes_ahead_of_the_rest() {
+    block_on(async {
+        let site = Site::new();
+        let all = content(48 * MB);
+        std::fs::create_dir_all(site.path("one-offered")).unwrap();
+        std::fs::write(site.path("one-offered/model.bin"), &all).unwrap();
+        // The rest takes ten seconds more.
+        let one = site.daemon_of_class("one", &[], "", "max_rate = \"40Mbit/s\"\n").await;
+        while one.status().objects.unwrap().files == 0 {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let range = "GET /objects/model.bin HTTP/1.1\r\nRange: bytes=-1000000";
+        let (head, body) = ask(near.doors()[0], range).await;
+        assert!(head.starts_with("http/1.1 206") && body == all[all.len() - 1_000_000..], "{head}");
+        assert!(!site.path("near-cache/model.bin").exists());
     });
 }
 

@@ -134,8 +134,9 @@ impl MirrorUrl {
 }
 
 /// What stands for a text in a URL's path: its slashes stay.
-pub fn encoded(text: &str) -> String {
-    text.bytes()
+pub fn encoded(text: impl AsRef<[u8]>) -> String {
+    let bytes = text.as_ref().iter().copied();
+    bytes
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => (byte as char).to_string(),
             byte => format!("%{byte:02X}"),

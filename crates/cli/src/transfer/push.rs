@@ -253,8 +253,8 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
         let wanted = WantedFolder { name: name.clone(), hash, filter: arguments.patterns.filter()? };
         transfer::fetch_folder(&sources, &wanted, &target, &settings, interrupt, show, tell)
     } else {
-        let (name, kept_as) = (arguments.name.clone(), None);
-        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, own: None };
+        let name = arguments.name.clone();
+        let wanted = WantedFile { hash, name, peers, mirrors, offered_in, ..WantedFile::default() };
         transfer::fetch(&sources, wanted, &target, &settings, interrupt, show, tell)
     };
     drop(display);

@@ -17,7 +17,7 @@ use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
 use pliant_net::flow::SocketTransport;
-use pliant_net::transfer::Hash;
+use pliant_net::transfer::{FolderFilter, Hash};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::schedule::TimeOfDay;
 use pliant_proto::time::Span;
@@ -27,9 +27,10 @@ use thiserror::Error;
 use toml::{Spanned, Table};
 
 use self::class::{ClassTable, from_text, set_keys};
-use self::objects::ObjectsTable;
+use self::objects::{FolderTable, ObjectsTable};
 use crate::header::Service;
 use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
+use crate::objects::name::is_plain;
 use crate::rules::HostRule;
 
 /// Larger files are refused, because they were probably named by mistake.
@@ -176,8 +177,10 @@ pub(crate) struct LedgerFile {
 pub(crate) struct ObjectsConfig {
     /// Where others fetch them by UDP.
     pub(crate) listen: Listen,
-    /// Offered folders.
+    /// Folders whose files are offered.
     pub(crate) offer: Vec<PathBuf>,
+    /// Folders that are offered with everything in them, by name.
+    pub(crate) folders: BTreeMap<String, FolderConfig>,
     /// Sources of files, by name.
     pub(crate) sources: BTreeMap<String, SocketAddr>,
     /// Folders of other servers with the same files.
@@ -191,6 +194,22 @@ pub(crate) struct ObjectsConfig {
     pub(crate) cache_limit: Bytes,
     /// The class whose contract governs all of it.
     pub(crate) class: String,
+}
+
+/// A folder that is offered with everything in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FolderConfig {
+    pub(crate) path: PathBuf,
+    /// Patterns of what is offered of it, and of what is left out.
+    pub(crate) include: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+}
+
+impl FolderConfig {
+    /// What is offered of it; the error names a pattern that is none.
+    pub(crate) fn filter(&self) -> Result<FolderFilter, String> {
+        FolderFilter::new(&self.include, &self.exclude)
+    }
 }
 
 /// Where programs with the preload library request connections.
@@ -565,6 +584,7 @@ fn objects(
             return Err(source.wrong(offered.span().start, format!("{} is no folder", path.display())));
         }
     }
+    let folders = table.folders.iter().map(|(name, table)| offered_folder(source, folder, name, table));
     let named = |(name, address): (&Spanned<String>, &SocketAddr)| (name.get_ref().clone(), *address);
     let mirror = |url: &Spanned<String>| {
         let wrong = |error| source.wrong(url.span().start, format!("{error}"));
@@ -579,6 +599,7 @@ fn objects(
         mirrors: table.mirrors.iter().map(mirror).collect::<Result<_, _>>()?,
         hashes: table.hashes.iter().map(hash).collect::<Result<_, _>>()?,
         listen,
+        folders: folders.collect::<Result<_, _>>()?,
         offer: table.offer.iter().map(|offered| folder.join(offered.get_ref())).collect(),
         sources: table.sources.iter().map(named).collect(),
         called: called_by(source, keys, &table.sources, listen.address)?,
@@ -586,6 +607,29 @@ fn objects(
         cache_limit: table.cache_limit,
         class: name.clone(),
     })
+}
+
+fn offered_folder(
+    source: &Source<'_>,
+    folder: &Path,
+    name: &Spanned<String>,
+    table: &FolderTable,
+) -> Result<(String, FolderConfig), ConfigError> {
+    if !is_plain(name.get_ref().as_bytes()) {
+        let why = format!("`{}` is no name of a folder: it has no slash, and no dot at its beginning", name.get_ref());
+        return Err(source.wrong(name.span().start, why));
+    }
+    let path = folder.join(table.path.get_ref());
+    if !path.is_dir() {
+        return Err(source.wrong(table.path.span().start, format!("{} is no folder", path.display())));
+    }
+    for pattern in table.include.iter().chain(&table.exclude) {
+        let checked = FolderFilter::new(&[pattern.get_ref().clone()], &[]);
+        checked.map_err(|why| source.wrong(pattern.span().start, why))?;
+    }
+    let texts = |patterns: &[Spanned<String>]| patterns.iter().map(|pattern| pattern.get_ref().clone()).collect();
+    let config = FolderConfig { path, include: texts(&table.include), exclude: texts(&table.exclude) };
+    Ok((name.get_ref().clone(), config))
 }
 
 /// All doors, and the classes that they use.
@@ -890,6 +934,26 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("door =", "mirrors = [\"https://host/models\"]\ndoor =", "it must end with a slash"),
             ("door =", "mirrors = [\"https://me:word@host/\"]\ndoor =", "would be seen by all users"),
             ("[objects.sources]", "hashes = { \"a.bin\" = \"12\" }\n[objects.sources]", "it must be a BLAKE3 hash"),
+            (
+                "[objects.sources]",
+                "[objects.folders.m]\npath = \"/none\"\n[objects.sources]",
+                ":36: /none is no folder",
+            ),
+            (
+                "[objects.sources]",
+                "[objects.folders.\"../m\"]\npath = \"/tmp\"\n[objects.sources]",
+                ":35: `../m` is no name of a folder",
+            ),
+            (
+                "[objects.sources]",
+                "[objects.folders.m]\npath = \"/tmp\"\nexclude = [\n\"*.tmp\", \"a[\"]\n[objects.sources]",
+                ":38: `a[` is no pattern: ",
+            ),
+            (
+                "[objects.sources]",
+                "[objects.folders.m]\npath = \"/tmp\"\nexlude = []\n[objects.sources]",
+                "unknown field `exlude`",
+            ),
         ] {
             let error = parse(&text.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -18,6 +18,9 @@ pub(super) struct ObjectsTable {
     pub(super) class: Spanned<String>,
     #[serde(default)]
     pub(super) offer: Vec<Spanned<PathBuf>>,
+    /// Offered folders with everything in them, by name.
+    #[serde(default)]
+    pub(super) folders: BTreeMap<Spanned<String>, FolderTable>,
     #[serde(default)]
     pub(super) sources: BTreeMap<Spanned<String>, SocketAddr>,
     /// Folders of HTTP and S3 servers with the same files.
@@ -32,6 +35,17 @@ pub(super) struct ObjectsTable {
     pub(super) cache_limit: Bytes,
     /// Where programs fetch them, by HTTP.
     pub(super) door: Option<Spanned<SocketAddr>>,
+}
+
+/// An offered folder.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FolderTable {
+    pub(super) path: Spanned<PathBuf>,
+    #[serde(default)]
+    pub(super) include: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) exclude: Vec<Spanned<String>>,
 }
 
 fn default_cache() -> PathBuf {

@@ -19,6 +19,6 @@ pub use ledger::KafkaLedger;
 pub use message::{Answer, Request};
 pub(crate) use server::ControlSocket;
 pub use status::{
-    BundleStatus, ClassStatus, DoorStatus, DoorStatusKind, KafkaPartitionStatus, ObjectsStatus, PeerStatus,
-    PreloadRuleStatus, Status,
+    BundleStatus, ClassStatus, DoorStatus, DoorStatusKind, FolderStatus, KafkaPartitionStatus, ObjectsStatus,
+    PeerStatus, PreloadRuleStatus, Status,
 };

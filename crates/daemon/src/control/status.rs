@@ -54,6 +54,20 @@ pub struct ObjectsStatus {
     pub files: usize,
     /// Number of running fetches.
     pub fetches: usize,
+    /// Its offered folders.
+    #[serde(default)]
+    pub folders: Vec<FolderStatus>,
+}
+
+/// An offered folder.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FolderStatus {
+    /// Its name.
+    pub name: String,
+    /// BLAKE3 hash of its listing, if it is offered.
+    pub hash: Option<String>,
+    /// Why its present state is not offered.
+    pub problem: Option<String>,
 }
 
 /// A partition of which an exit may leave records out.
@@ -292,7 +306,13 @@ impl Status {
         });
         let objects = shared.objects.as_ref().map(|objects| {
             let (files, fetches) = objects.counts();
-            ObjectsStatus { listen: objects.address().to_string(), files, fetches }
+            let folders = objects.folders().into_iter().map(|folder| FolderStatus {
+                name: folder.name,
+                hash: folder.hash.map(|hash| hash.to_string()),
+                problem: folder.problem,
+            });
+            let folders = folders.collect();
+            ObjectsStatus { listen: objects.address().to_string(), files, fetches, folders }
         });
         let ledgers = shared.lossy.as_ref().map(|exit| exit.ledgers.all());
         let kafka_partitions = ledgers.into_iter().flatten().map(|(key, ledger)| {

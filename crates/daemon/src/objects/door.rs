@@ -1,4 +1,5 @@
-//! A door for programs that speak HTTP: `GET` and `HEAD` of `/objects/NAME` and `/objects/HASH`, and a list at `/objects/`.
+//! A door for programs that speak HTTP: `GET` and `HEAD` of `/objects/NAME`, `/objects/HASH` and `/objects/FOLDER/PATH`, and
+//! lists at `/objects/` and `/objects/FOLDER/`.
 //!
 //! A file's `ETag` is its BLAKE3 hash. A request may have one range of bytes; several are answered by the whole file. A
 //! body begins as soon as its first block is verified, and continues with the others. It is cut off if they cannot be
@@ -6,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
@@ -13,17 +15,19 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use pliant_mirror::encoded;
-use pliant_net::transfer::FileSelector;
+use pliant_net::transfer::{FileSelector, InFolder};
 use tokio::net::TcpStream;
 
 use super::image::tags;
-use super::name::{self, AskedPath};
+use super::name::{self, AskedInFolder, AskedPath};
 use super::response::{FileBody, give, text};
 use super::{NoFile, Objects, registry};
 use crate::this_host::names_this_host;
 
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
+/// The first second, since 1970, of the year 10000, which dates in headers cannot have.
+const MAX_HTTP_DATE: i64 = 253_402_300_800;
 
 /// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
 pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
@@ -58,44 +62,102 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
         return registry::answer(path, request.uri().query(), request.headers(), head_only, &objects).await;
     }
     match name::read(request.uri().path()) {
-        None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME and {0}HASH\n", name::FOLDER)),
+        None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME, {0}HASH and {0}FOLDER/PATH\n", name::FOLDER)),
         Some(AskedPath::List) => list(&objects),
         Some(AskedPath::File(file)) => match objects.open(&file).await {
-            Ok(found) => give(found, request.headers(), head_only),
-            Err(why) => refuse(&file, why),
+            Ok(found) => give(&objects, found, request.headers(), head_only).await,
+            Err(why) => refuse(&text_of(&file), why),
         },
+        Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, &objects).await,
     }
+}
+
+/// Answers with a file of a folder, or with links to what is in a folder.
+async fn in_folder(
+    asked: &AskedInFolder,
+    request: &Request<Incoming>,
+    head_only: bool,
+    objects: &Arc<Objects>,
+) -> Response<FileBody> {
+    let shown = || format!("{}/{}", asked.folder, asked.path.display());
+    let index = match objects.folder(&asked.folder).await {
+        Ok(index) => index,
+        Err(why) => return refuse(&format!("{}/", asked.folder), why),
+    };
+    match index.find(&asked.path) {
+        Some(InFolder::Folder(_)) if !asked.is_folder => {
+            let mut response = text(StatusCode::MOVED_PERMANENTLY, "it is a folder\n".to_owned());
+            if let Ok(with_slash) = HeaderValue::try_from(format!("{}/", request.uri().path())) {
+                response.headers_mut().insert(header::LOCATION, with_slash);
+            }
+            response
+        }
+        Some(InFolder::Folder(names)) => page(names.into_iter().map(|(name, is_folder)| {
+            let end = if is_folder { "/" } else { "" };
+            (format!("{}{end}", encoded(name.as_encoded_bytes())), format!("{}{end}", name.to_string_lossy()))
+        })),
+        Some(InFolder::File(file)) if !asked.is_folder => match objects.open(&FileSelector::Hash(file.hash)).await {
+            Ok(found) => {
+                let mut response = give(objects, found, request.headers(), head_only).await;
+                if let Some(modified) = http_date(file.modified) {
+                    response.headers_mut().insert(header::LAST_MODIFIED, modified);
+                }
+                response
+            }
+            // It was in the folder a moment ago.
+            Err(NoFile::Unknown(why)) => refuse(&shown(), NoFile::Failed(why)),
+            Err(why) => refuse(&shown(), why),
+        },
+        _ => refuse(&shown(), NoFile::Unknown("it is not in the folder".to_owned())),
+    }
+}
+
+/// A time in seconds since 1970 as headers have it.
+fn http_date(seconds: i64) -> Option<HeaderValue> {
+    let time = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))?;
+    // Later years have no such form.
+    let is_written = seconds < MAX_HTTP_DATE;
+    is_written.then(|| HeaderValue::try_from(httpdate::fmt_http_date(time)).ok())?
 }
 
 /// Links to the files that are here.
 fn list(objects: &Objects) -> Response<FileBody> {
     let mut names: Vec<String> = objects.files.list().iter().map(|file| file.offered().name.clone()).collect();
-    // Only what can be requested: no file of a folder, and not what the names of images stand for.
-    names.retain(|name| !name.contains('/') && !name.starts_with(tags::PREFIX));
+    // Files of folders are in the folders' own lists; names of images, and files that are kept under their hashes, in none.
+    names.retain(|name| {
+        let of_folder = name.trim_end_matches('/').contains('/');
+        !of_folder && !name::is_hash(name) && !name.starts_with(tags::PREFIX)
+    });
     names.sort_unstable();
     names.dedup();
+    page(names.into_iter().map(|name| (encoded(name.as_bytes()), name)))
+}
+
+/// A page of links, by address and text.
+fn page(links: impl Iterator<Item = (String, String)>) -> Response<FileBody> {
     let escape = |name: &str| name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let link = |name: &String| format!("<a href=\"{}\">{}</a>\n", encoded(name), escape(name));
-    let page = format!(
-        "<!DOCTYPE html>\n<title>objects</title>\n<pre>\n{}</pre>\n",
-        names.iter().map(link).collect::<String>()
-    );
+    let link = |(address, text): (String, String)| format!("<a href=\"{address}\">{}</a>\n", escape(&text));
+    let page =
+        format!("<!DOCTYPE html>\n<title>objects</title>\n<pre>\n{}</pre>\n", links.map(link).collect::<String>());
     let mut response = text(StatusCode::OK, page);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response
 }
 
-fn refuse(file: &FileSelector, why: NoFile) -> Response<FileBody> {
+fn refuse(what: &str, why: NoFile) -> Response<FileBody> {
     let (status, why) = match why {
         NoFile::Unknown(why) => (StatusCode::NOT_FOUND, why),
         NoFile::Failed(why) => (StatusCode::BAD_GATEWAY, why),
         NoFile::TooLarge(why) => (StatusCode::INSUFFICIENT_STORAGE, format!("it does not fit into the cache: {why}")),
         NoFile::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files are fetched already".to_owned()),
     };
-    let what = match file {
+    text(status, format!("{what}: {why}\n"))
+}
+
+fn text_of(file: &FileSelector) -> String {
+    match file {
         FileSelector::Hash(hash) => hash.to_string(),
         FileSelector::Name(name) => name.clone(),
         FileSelector::Only => String::new(),
-    };
-    text(status, format!("{what}: {why}\n"))
+    }
 }

@@ -1,16 +1,19 @@
 //! Files that this host offers, and files that its programs fetch from all sources at once.
 //!
-//! Offered folders are checked every few seconds. A file that a program requests at the [door](door) on loopback comes
+//! Offered folders are checked every few seconds, those with [everything in them](folders) too. A file that a program requests at the [door](door) on loopback comes
 //! from a folder or the cache, or is fetched into the cache from all sources. It is served block by block, each once it
 //! is verified. Everything in the cache, complete or not, is offered to the other sources in turn. The cache has a
 //! limit, and the least recently requested files are removed first. Images of containers are pulled at the same door,
 //! as from a [registry].
 
 mod absent;
+mod ahead;
 mod cache;
 pub(crate) mod door;
+mod folders;
 mod image;
 pub(crate) mod name;
+mod no_file;
 pub(crate) mod range;
 mod registry;
 mod response;
@@ -23,11 +26,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pliant_mirror::{HttpMirror, MirrorUrl, S3Access};
-use pliant_net::connection::{Closed, KeyUpdates, Keys};
+use pliant_net::connection::{KeyUpdates, Keys};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    self, FileSelector, Hash, HeldFile, Limits, Mirror, Offer, OfferedFiles, Settings, Target, TransferError,
-    WantedFile,
+    self, FileSelector, FolderIndex, Hash, HeldFile, Limits, Mirror, Offer, OfferedFiles, Settings, Target,
+    TransferError, WantedFile,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
@@ -36,42 +39,22 @@ use tokio::time::Instant;
 
 use self::absent::AbsentSources;
 use self::cache::Cache;
+use self::folders::{FolderState, Listings, MAX_LISTING_BYTES, OfferedFolder, listing_name};
 use self::image::Verified;
 use self::image::layout::Descriptor;
 use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
-use crate::config::{Config, ConfigError, ObjectsConfig};
+pub(crate) use self::no_file::NoFile;
+use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
 use crate::mutex::lock;
 
 /// Most fetches at a time.
 const MAX_FETCHES: usize = 16;
+/// Most parts of files that are fetched ahead of the rest at a time.
+const MAX_PARTS_AHEAD: usize = 4;
 /// Folder in the cache for the descriptors of images.
 const TAGS: &str = ".tags";
 /// How long a source may take to answer while a program waits.
 const CONNECT_TIMEOUT: Span = Span::from_secs(5);
-
-/// Why a program does not get a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum NoFile {
-    /// Nobody has it.
-    Unknown(String),
-    /// It exists and could not be fetched.
-    Failed(String),
-    /// It does not fit into the cache.
-    TooLarge(String),
-    /// Too many files are being fetched.
-    Busy,
-}
-
-impl From<TransferError> for NoFile {
-    fn from(error: TransferError) -> Self {
-        let text = error.to_string();
-        match error {
-            TransferError::Ended { why: Closed::Refused(_), .. } => Self::Unknown(text),
-            TransferError::TooLarge { .. } => Self::TooLarge(text),
-            _ => Self::Failed(text),
-        }
-    }
-}
 
 /// The result of a fetch.
 type Outcome = Option<Result<(), NoFile>>;
@@ -95,7 +78,12 @@ pub(crate) struct Objects {
     fetches: Mutex<HashMap<String, Fetch>>,
     verified: Verified,
     absent: AbsentSources,
-    /// Limits requests for the descriptors of images, and manifests that are read.
+    /// Offered folders, and listings of folders that programs ask for.
+    folders: Mutex<Vec<OfferedFolder>>,
+    listings: Listings,
+    /// Limits parts that are fetched ahead.
+    ahead: Arc<Semaphore>,
+    /// Limits requests for the descriptors of images and for listings, and manifests that are read.
     asking: Semaphore,
     reading: Semaphore,
     /// Ends all threads.
@@ -115,6 +103,11 @@ impl Objects {
         let offering = Settings { key_updates: Some(key_updates.clone()), ..settings.clone() };
         let offer =
             Offer::of(objects.listen.address, files.clone(), offering).map_err(|error| wrong(error.to_string()))?;
+        let folder = |(name, folder): (&String, &FolderConfig)| {
+            let filter = folder.filter().map_err(wrong);
+            filter.map(|filter| OfferedFolder::new(name.clone(), folder.path.clone(), filter))
+        };
+        let folders = objects.folders.iter().map(folder).collect::<Result<_, ConfigError>>()?;
         let s3 = S3Access::from_environment();
         let mirror = |url: &MirrorUrl| Arc::new(HttpMirror::of_folder(url.clone(), s3.clone())) as Arc<dyn Mirror>;
         let this = Arc::new(Self {
@@ -128,6 +121,9 @@ impl Objects {
             fetches: Mutex::default(),
             verified: Verified::default(),
             absent: AbsentSources::default(),
+            folders: Mutex::new(folders),
+            listings: Listings::default(),
+            ahead: Arc::new(Semaphore::new(MAX_PARTS_AHEAD)),
             asking: Semaphore::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
@@ -161,6 +157,11 @@ impl Objects {
         (self.files.list().len(), lock(&self.fetches).len())
     }
 
+    /// The state of its offered folders.
+    pub(crate) fn folders(&self) -> Vec<FolderState> {
+        lock(&self.folders).iter().map(|folder| folder.state(&self.files)).collect()
+    }
+
     fn watch(&self) {
         let mut folders = watch::Folders::default();
         let mut tags = Tags::new(self.cache.folder().join(TAGS));
@@ -168,6 +169,9 @@ impl Objects {
             folders.look(&self.config.offer, &self.files);
             tags.look(&self.config.offer, &self.files);
             folders.look_at_cache(&self.cache, &self.files);
+            for number in 0..self.config.folders.len() {
+                self.look_at_folder(number);
+            }
             for _ in 0..watch::INTERVAL_TICKS {
                 if self.stop.load(Ordering::Relaxed) {
                     return;
@@ -175,6 +179,27 @@ impl Objects {
                 std::thread::sleep(watch::TICK);
             }
         }
+    }
+
+    /// Checks an offered folder. The others can be asked about meanwhile, because one may take long to read.
+    fn look_at_folder(&self, number: usize) {
+        let mut folder = lock(&self.folders)[number].clone();
+        folder.look(Instant::now(), &self.files);
+        lock(&self.folders)[number] = folder;
+    }
+
+    /// What is in a folder, here or at the sources.
+    async fn folder(self: &Arc<Self>, name: &str) -> Result<Arc<FolderIndex>, NoFile> {
+        let ask = || async {
+            let _permit = self.asking.try_acquire().map_err(|_| NoFile::Busy)?;
+            let (this, name) = (self.clone(), listing_name(name));
+            let asked = tokio::task::spawn_blocking(move || {
+                let here = this.files.find(&FileSelector::Name(name.clone())).ok();
+                this.small_file(here, name, MAX_LISTING_BYTES)
+            });
+            asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
+        };
+        self.listings.find(Instant::now(), name, ask).await
     }
 
     /// The requested file, begun at least. Fetches it if it is not here.
@@ -214,31 +239,41 @@ impl Objects {
     }
 
     fn tag_now(&self, name: String) -> Result<Descriptor, NoFile> {
-        let failed = |error: std::io::Error| NoFile::Failed(error.to_string());
         // Those of the layouts here: another one would never change.
         let tags = self.cache.folder().join(TAGS);
         let is_it = |file: &Arc<HeldFile>| file.offered().name == name && file.path().parent() == Some(&tags);
-        let text = if let Some(here) = self.files.list().into_iter().find(is_it) {
-            let mut text = vec![0; here.offered().bytes.min(MAX_TAG_FILE_BYTES) as usize];
-            let read = here.read_at(0, &mut text).map_err(failed)?;
-            text.truncate(read);
-            text
-        } else {
-            let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
-            if sources.is_empty() {
-                return Err(NoFile::Unknown("no layout here has this image, and there are no sources".to_owned()));
-            }
-            let mut settings = lock(&self.settings).clone();
-            settings.limits = Limits { max_bytes: MAX_TAG_FILE_BYTES, ..Limits::default() };
-            let folder = tempfile::tempdir_in(self.cache.folder()).map_err(failed)?;
-            let target = Target::File(folder.path().join("tag"));
-            let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
-            let asked = self.absent.without(Instant::now(), &sources);
-            let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
-            self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
-            std::fs::read(folder.path().join("tag")).map_err(failed)?
-        };
+        let here = self.files.list().into_iter().find(is_it);
+        let (_, text) = self.small_file(here, name, MAX_TAG_FILE_BYTES)?;
         tags::read(&text).ok_or_else(|| NoFile::Failed("what the sources agree on is no descriptor".to_owned()))
+    }
+
+    /// The hash and the content of a file of at most this many bytes: of the one here, or from the sources. It is not kept.
+    fn small_file(&self, here: Option<Arc<HeldFile>>, name: String, most: u64) -> Result<(Hash, Vec<u8>), NoFile> {
+        let failed = |error: std::io::Error| NoFile::Failed(error.to_string());
+        if let Some(here) = here {
+            let offered = here.offered();
+            if offered.bytes > most {
+                return Err(NoFile::TooLarge(format!("{name} has {} bytes, at most {most} are read", offered.bytes)));
+            }
+            let mut content = vec![0; offered.bytes as usize];
+            let read = here.read_at(0, &mut content).map_err(failed)?;
+            content.truncate(read);
+            return Ok((offered.hash, content));
+        }
+        let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+        if sources.is_empty() {
+            return Err(NoFile::Unknown("it is not here, and there are no sources".to_owned()));
+        }
+        let mut settings = lock(&self.settings).clone();
+        settings.limits = Limits { max_bytes: most, ..Limits::default() };
+        let folder = tempfile::tempdir_in(self.cache.folder()).map_err(failed)?;
+        let path = folder.path().join("content");
+        let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
+        let asked = self.absent.without(Instant::now(), &sources);
+        let target = Target::File(path.clone());
+        let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
+        self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
+        Ok((fetched.hash, std::fs::read(&path).map_err(failed)?))
     }
 
     /// Withdraws a file and removes it from the cache, because it is not what its name says.
@@ -294,11 +329,11 @@ impl Objects {
         let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
         // Else its sources would choose which name it has here, and who asks for that name next would get it without a vote.
         let kept_as = hash.map(|hash| name.clone().unwrap_or_else(|| hash.to_string()));
-        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, own: None };
+        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, ..WantedFile::default() };
+        let target = Target::Directory(self.cache.folder().to_owned());
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: room, ..Limits::default() };
-        let target = Target::Directory(self.cache.folder().to_owned());
         let fetched = loop {
             let asked = self.absent.without(Instant::now(), &sources);
             let fetched = transfer::fetch(&asked, wanted.clone(), &target, &settings, &self.stop, |_| {}, |_| {});

@@ -1,5 +1,9 @@
 //! The file that a request's path names.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
 use pliant_mirror::decoded;
 use pliant_net::transfer::{FileSelector, Hash};
 
@@ -9,6 +13,9 @@ use super::image::tags;
 const HASH_DIGITS: usize = 64;
 /// Prefix of the paths of files.
 pub(crate) const FOLDER: &str = "/objects/";
+/// Most bytes of a name, and of a path.
+const MAX_NAME_BYTES: usize = 255;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// What a path requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,23 +24,71 @@ pub(crate) enum AskedPath {
     List,
     /// One of them.
     File(FileSelector),
+    /// Something in a folder.
+    InFolder(AskedInFolder),
 }
 
-/// Reads a path: a hash in 64 hexadecimal digits, or a name in which `%` and two digits stand for a byte. `None` for
-/// anything else, for a name that is not plain, and for what an image's name stands for.
+/// What a path requests of a folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct AskedInFolder {
+    /// The name of the folder.
+    pub(crate) folder: String,
+    /// A path in it. Empty for the folder itself.
+    pub(crate) path: PathBuf,
+    /// Whether the request is for a folder, by the slash at its end.
+    pub(crate) is_folder: bool,
+}
+
+/// Reads a path: a hash in 64 hexadecimal digits, a name, or the name of a folder and a path in it. `%` and two digits
+/// stand for a byte. `None` for anything else, for a name that is not plain, and for what an image's name stands for.
 pub(crate) fn read(path: &str) -> Option<AskedPath> {
-    let name = path.strip_prefix(FOLDER)?;
-    if name.is_empty() {
+    let asked = path.strip_prefix(FOLDER)?;
+    if asked.is_empty() {
         return Some(AskedPath::List);
     }
-    if name.len() == HASH_DIGITS
-        && let Ok(hash) = Hash::from_hex(name)
+    if let Some((folder, within)) = asked.split_once('/') {
+        return in_folder(folder, within).map(AskedPath::InFolder);
+    }
+    if asked.len() == HASH_DIGITS
+        && let Ok(hash) = Hash::from_hex(asked)
     {
         return Some(AskedPath::File(FileSelector::Hash(hash)));
     }
-    let name = String::from_utf8(decoded(name)?).ok()?;
-    let plain = !name.starts_with('.') && name.len() <= 255 && !name.contains(['/', '\0']);
-    (plain && !name.starts_with(tags::PREFIX)).then_some(AskedPath::File(FileSelector::Name(name)))
+    let name = String::from_utf8(plain(asked)?).ok()?;
+    (!name.starts_with(tags::PREFIX)).then_some(AskedPath::File(FileSelector::Name(name)))
+}
+
+fn in_folder(folder: &str, within: &str) -> Option<AskedInFolder> {
+    let folder = String::from_utf8(plain(folder)?).ok()?;
+    let (within, is_folder) = match within.strip_suffix('/') {
+        Some("") => return None,
+        Some(within) => (within, true),
+        None => (within, within.is_empty()),
+    };
+    if within.len() > MAX_PATH_BYTES {
+        return None;
+    }
+    let mut path = PathBuf::new();
+    for part in within.split('/').filter(|_| !within.is_empty()) {
+        path.push(OsString::from_vec(plain(part)?));
+    }
+    Some(AskedInFolder { folder, path, is_folder })
+}
+
+/// The name for which a part of a path stands, if it is plain.
+fn plain(part: &str) -> Option<Vec<u8>> {
+    decoded(part).filter(|name| is_plain(name))
+}
+
+/// Whether something may have this name: it is not hidden, and no path.
+pub(crate) fn is_plain(name: &[u8]) -> bool {
+    let length = (1..=MAX_NAME_BYTES).contains(&name.len());
+    length && name[0] != b'.' && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// Whether a name is that of a file which is kept under its hash.
+pub(crate) fn is_hash(name: &str) -> bool {
+    name.len() == HASH_DIGITS && Hash::from_hex(name).is_ok()
 }
 
 #[cfg(test)]
@@ -50,6 +105,12 @@ mod tests {
         assert_eq!(read("/objects/a%20b%C3%A9"), named("a bé"));
         let hash = Hash::from_hex("0a".repeat(32)).unwrap();
         assert_eq!(read(&format!("/objects/{hash}")), Some(AskedPath::File(FileSelector::Hash(hash))));
+        let in_folder = |folder: &str, path: &str, is_folder| {
+            Some(AskedPath::InFolder(AskedInFolder { folder: folder.to_owned(), path: path.into(), is_folder }))
+        };
+        assert_eq!(read("/objects/a/"), in_folder("a", "", true));
+        assert_eq!(read("/objects/a/b%20c/d"), in_folder("a", "b c/d", false));
+        assert_eq!(read("/objects/a/b/"), in_folder("a", "b", true));
         for wrong in [
             "",
             "/",
@@ -57,7 +118,14 @@ mod tests {
             "/objects/.",
             "/objects/..",
             "/objects/%2e%2e%2fkey",
-            "/objects/a/b",
+            "/objects//a",
+            "/objects/a//",
+            "/objects/a//b",
+            "/objects/a/../b",
+            "/objects/a/%2e%2e/b",
+            "/objects/a/b%2fc",
+            "/objects/a/.git/b",
+            "/objects/a/b%00",
             "/objects/a%2",
             "/objects/%ff",
             "/objects/a%00",
@@ -66,6 +134,7 @@ mod tests {
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
+        assert_eq!(read(&format!("/objects/a/{}", "b/".repeat(3000))), None);
     }
 
     proptest! {
@@ -76,8 +145,13 @@ mod tests {
                 let expected = AskedPath::File(FileSelector::Name(name.clone()));
                 prop_assert_eq!(read(&format!("{FOLDER}{}", encoded(&name))), Some(expected));
             }
-            if let Some(AskedPath::File(FileSelector::Name(name))) = read(&path) {
-                prop_assert!(!name.contains('/') && name != ".." && name != ".");
+            match read(&path) {
+                Some(AskedPath::File(FileSelector::Name(name))) => prop_assert!(is_plain(name.as_bytes())),
+                Some(AskedPath::InFolder(AskedInFolder { folder, path, .. })) => {
+                    prop_assert!(is_plain(folder.as_bytes()));
+                    prop_assert!(path.components().all(|part| matches!(part, std::path::Component::Normal(_))));
+                }
+                _ => {}
             }
         }
     }

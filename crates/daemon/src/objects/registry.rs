@@ -144,7 +144,7 @@ async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Resu
         return Err(refuse("what the sources agree on has another digest"));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
-    let mut response = give(file, &HeaderMap::new(), head_only);
+    let mut response = give(objects, file, &HeaderMap::new(), head_only).await;
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
@@ -163,7 +163,7 @@ async fn blob(
         let why = "what the sources agree on has another digest";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
     }
-    let mut response = give(file, headers, head_only);
+    let mut response = give(objects, file, headers, head_only).await;
     say_digest(&mut response, digest);
     Ok(response)
 }

@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use pliant_net::transfer::HeldFile;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use super::Objects;
 use super::range::{Asked, asked};
 
 /// Bytes read at once, and most pieces of them that wait for a program.
@@ -63,7 +64,12 @@ fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
 }
 
 /// Answers with a file, or the requested part of it.
-pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) -> Response<FileBody> {
+pub(super) async fn give(
+    objects: &Arc<Objects>,
+    file: Arc<HeldFile>,
+    headers: &HeaderMap,
+    head_only: bool,
+) -> Response<FileBody> {
     let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
     let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
     let common = |response: &mut Response<FileBody>| {
@@ -92,7 +98,12 @@ pub(super) fn give(file: Arc<HeldFile>, headers: &HeaderMap, head_only: bool) ->
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
     let length = part.end - part.start;
-    let body = if head_only || length == 0 { FileBody::Head(length) } else { FileBody::of(file, part) };
+    let body = if head_only || length == 0 {
+        FileBody::Head(length)
+    } else {
+        let from = objects.ahead(&file, part.clone()).await;
+        FileBody::of(from.unwrap_or(file), part)
+    };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     if status == StatusCode::PARTIAL_CONTENT {

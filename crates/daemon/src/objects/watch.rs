@@ -1,6 +1,6 @@
 //! Folders that are checked for changes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,9 +10,10 @@ use pliant_net::transfer::OfferedFiles;
 use super::cache::Cache;
 use super::image::layout;
 
-/// How often a thread checks whether it must end, and how many times as long folders are left alone.
+/// How often a thread checks whether it must end, and how long folders are left alone.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-pub(super) const INTERVAL_TICKS: u32 = 30;
+pub(super) const INTERVAL: Duration = Duration::from_secs(3);
+pub(super) const INTERVAL_TICKS: u32 = (INTERVAL.as_millis() / TICK.as_millis()) as u32;
 
 /// What shows that a file has changed: its size, the time of its last change in nanoseconds, its inode.
 type Stamp = (u64, i128, u64);
@@ -45,9 +46,9 @@ impl Folders {
 
     /// Offers what is in the cache from before. Files fetched since are already offered.
     pub(super) fn look_at_cache(&mut self, cache: &Cache, files: &OfferedFiles) {
+        let offered: HashSet<PathBuf> = files.list().iter().map(|file| file.path().to_owned()).collect();
         for path in cache.files() {
-            let offered = || files.list().iter().any(|file| file.path() == path);
-            if !self.known.contains_key(&path) && !offered() {
+            if !self.known.contains_key(&path) && !offered.contains(&path) {
                 // What cannot be read is fetched again when somebody asks for it.
                 let _ = files.add(&path);
             }

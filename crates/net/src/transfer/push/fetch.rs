@@ -18,7 +18,7 @@ use pliant_proto::transport::push::{
 use super::agreement::{Agreement, Judgement, SourceAnswer, Standing};
 use super::alone;
 use super::fetched::{FetchNews, Fetched, FromSource, WantedFile};
-use super::following::{Following, PeerProgress, TakesFrom};
+use super::following::{Following, PeerProgress, TakesFrom, rests};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, pages_of};
 use super::inquiry::Inquiry;
 use super::message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
@@ -791,11 +791,17 @@ impl FetchHandler<'_> {
         if self.taken_from.as_ref() == Some(&takes) {
             return;
         }
-        for (source, call) in self.calls.iter().enumerate().filter(|(_, call)| call.joined) {
-            let taken = if call.is_peer { takes.peers.contains(&source) } else { takes.sources && call.slow.is_none() };
-            self.controller.set_resting(now, TASK, source as u64, !taken);
-        }
+        drop(holdings);
         self.taken_from = Some(takes);
+        self.let_rest(now);
+    }
+
+    /// Lets those sources and peers rest that are not to be used now, and no others.
+    fn let_rest(&mut self, now: Instant) {
+        for (source, call) in self.calls.iter().enumerate().filter(|(_, call)| call.joined) {
+            let rests = rests((source, call.is_peer, call.slow.is_some()), self.taken_from.as_ref());
+            self.controller.set_resting(now, TASK, source as u64, rests);
+        }
     }
 
     /// Makes sources rest that send almost nothing, as long as another sends.
@@ -809,9 +815,9 @@ impl FetchHandler<'_> {
             self.came_last = (all, now);
         }
         if !self.calls.iter().any(sends) || now.since(self.came_last.1) >= NOTHING_COMES {
-            for (source, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.slow.is_some()) {
-                (call.slow, call.slow_told) = (None, false);
-                self.controller.set_resting(now, TASK, source as u64, false);
+            if self.calls.iter().any(|call| call.slow.is_some()) {
+                self.calls.iter_mut().for_each(|call| (call.slow, call.slow_told) = (None, false));
+                self.let_rest(now);
             }
             return;
         }
@@ -822,13 +828,17 @@ impl FetchHandler<'_> {
             let came = |(source, call): (usize, &SourceConnection)| judged(call).then(|| object.came_from(source));
             self.calls.iter().enumerate().map(came).collect()
         };
-        for SlowSource { source, came, of } in self.pace.judge(now, came.into_iter(), all) {
+        let slow = self.pace.judge(now, came.into_iter(), all);
+        if slow.is_empty() {
+            return;
+        }
+        for SlowSource { source, came, of } in slow {
             self.calls[source].slow = Some(format!(
                 "{}: it sends next to nothing, {came} of {of} packets, and holds the others up: it rests while there is another",
                 self.calls[source].address
             ));
-            self.controller.set_resting(now, TASK, source as u64, true);
         }
+        self.let_rest(now);
     }
 
     fn takes_from_sources(&self) -> bool {

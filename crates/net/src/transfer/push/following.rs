@@ -42,6 +42,15 @@ pub(super) struct TakesFrom {
     pub(super) sources: bool,
 }
 
+/// Whether a source rests, by its number, whether it is a peer, and whether it is slow. Without a choice all are used.
+pub(super) fn rests((source, is_peer, is_slow): (usize, bool, bool), takes: Option<&TakesFrom>) -> bool {
+    match takes {
+        Some(takes) if is_peer => !takes.peers.contains(&source),
+        Some(takes) => is_slow || !takes.sources,
+        None => is_slow && !is_peer,
+    }
+}
+
 /// Since when a progress has not changed.
 #[derive(Clone, Copy, Debug)]
 struct Since {
@@ -247,6 +256,25 @@ mod tests {
         for (first, blocks, sources) in [(0, 10, false), (5, 10, false), (6, 19, false), (7, 21, true), (20, 25, false)]
         {
             assert_eq!(choose(&mut following, 0, first, &[peer(1, 4, blocks)]), (vec![1], sources), "{first} {blocks}");
+        }
+    }
+
+    /// A source that is not slow any more rests on while blocks come from a peer; a peer is never too slow.
+    #[test]
+    fn only_those_are_used_that_are_chosen() {
+        let from_peer = TakesFrom { peers: vec![2], sources: false };
+        let from_all = TakesFrom { peers: vec![2], sources: true };
+        for (call, takes, expected) in [
+            ((0, false, false), None, false),
+            ((0, false, true), None, true),
+            ((2, true, true), None, false),
+            ((0, false, false), Some(&from_peer), true),
+            ((0, false, true), Some(&from_all), true),
+            ((0, false, false), Some(&from_all), false),
+            ((2, true, true), Some(&from_peer), false),
+            ((3, true, false), Some(&from_all), true),
+        ] {
+            assert_eq!(rests(call, takes), expected, "{call:?} {takes:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::coding::{Block, Dispute, Resolution};
 use super::hash_tree::{BLOCK_BYTES, PageNumber, VerifiedHashes, value_of};
 use super::message::{HashNotice, HoldingNotice, Offered, PushNotice};
 use super::offered_files::Growing;
-use super::own_blocks::{OwnBlock, OwnBlocks};
+use super::own_blocks::OwnBlocks;
 use crate::clock::Clock;
 use crate::driver::{Application, PayloadLocation};
 use crate::seam::{Mutant, is_mutant};
@@ -360,17 +360,18 @@ impl Object {
             let waits = if block == self.first { OwnProgress::Waits } else { OwnProgress::Others };
             let Some(index) = self.index_of(block) else { return Ok(OwnProgress::Others) };
             if self.is_open(block) {
-                let Some(value) = self.hashes.value(block.into()) else { return Ok(waits) };
-                let length = self.length_of(block);
-                match own.block(block) {
-                    Some(OwnBlock::NotWanted) => self.finish(index, Vec::new())?,
-                    Some(OwnBlock::Candidate(content)) if content.len() == length => {
-                        if value_of(self.hashes.blocks(), block.into(), &content) == value {
-                            self.kept += length as u64;
-                            self.finish(index, content)?;
-                        }
+                if own.is_wanted(block) {
+                    let Some(value) = self.hashes.value(block.into()) else { return Ok(waits) };
+                    let length = self.length_of(block);
+                    let candidate = own.candidate(block).filter(|content| content.len() == length);
+                    let is_right = |content: &Vec<u8>| value_of(self.hashes.blocks(), block.into(), content) == value;
+                    if let Some(content) = candidate.filter(is_right) {
+                        self.kept += length as u64;
+                        self.finish(index, content)?;
                     }
-                    Some(OwnBlock::Candidate(_)) | None => {}
+                } else {
+                    // It needs no hash.
+                    self.finish(index, Vec::new())?;
                 }
             }
             self.own_next = block + 1;

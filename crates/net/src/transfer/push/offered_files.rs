@@ -13,7 +13,7 @@ use blake3::hazmat::ChainingValue;
 use tokio::sync::watch;
 
 use super::coding::Encoder;
-use super::folder::{FolderContents, FolderFilter, ReadFolder};
+use super::folder::{FOLDER_END, FolderContents, FolderFilter, ReadFolder};
 use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber, VerifiedPages, blocks_of};
 use super::message::{FileSelector, MAX_NAME_BYTES, Offered};
 use crate::entropy;
@@ -25,6 +25,8 @@ use crate::transfer::source::{self, Source};
 const ENCODERS: usize = 16;
 /// Most files of one offer.
 const MAX_OBJECTS: usize = 1 << 16;
+
+const TOO_MANY: &str = "more files than one offer has: 65536";
 
 /// How a file's blocks are verified.
 enum Tree {
@@ -41,21 +43,29 @@ enum ContentPlace {
     Folder(Arc<FolderContents>, u64),
 }
 
+/// A folder that is offered under a name, which ends with a slash. One folder may have many names, for parts of it.
+#[derive(PartialEq, Eq)]
+struct NamedFolder {
+    root: PathBuf,
+    name: String,
+}
+
 /// Its role in an offered folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PartOf {
-    /// It is a file by itself.
-    Nothing,
+enum FolderPart {
     /// The listing of the folder.
     Listing,
     /// The contents of all files of the folder.
     Contents,
+    /// One of its files.
+    File,
 }
 
 /// An offered file.
 pub struct HeldFile {
     bytes: ContentPlace,
-    part_of: PartOf,
+    /// The offered folder to which it belongs, and its role there.
+    part_of: Option<(Arc<NamedFolder>, FolderPart)>,
     path: PathBuf,
     offered: Offered,
     tree: Tree,
@@ -81,17 +91,27 @@ impl HeldFile {
         };
         let tree = HashTree::read(&mut file).map_err(fail)?;
         let name = name.map_or(source.name, str::to_owned);
-        Ok(Self::whole(ContentPlace::File(file), PartOf::Nothing, path.into(), name, tree))
+        Ok(Self::whole(ContentPlace::File(file), None, path.into(), name, tree))
     }
 
-    fn whole(bytes: ContentPlace, part_of: PartOf, path: PathBuf, name: String, tree: HashTree) -> Self {
+    fn whole(
+        bytes: ContentPlace,
+        part_of: Option<(Arc<NamedFolder>, FolderPart)>,
+        path: PathBuf,
+        name: String,
+        tree: HashTree,
+    ) -> Self {
         let offered = Offered { bytes: tree.bytes(), hash: tree.root(), name };
         let there = watch::Sender::new(Coming { blocks: blocks_of(offered.bytes) as u32, over: true });
         Self { bytes, part_of, path, offered, tree: Tree::Whole(tree), there }
     }
 
-    fn is_contents(&self) -> bool {
-        self.part_of == PartOf::Contents
+    fn is_part(&self, part: FolderPart) -> bool {
+        self.part_of.as_ref().is_some_and(|(_, own)| *own == part)
+    }
+
+    fn is_of_folder(&self, folder: &NamedFolder) -> bool {
+        self.part_of.as_ref().is_some_and(|(own, _)| **own == *folder)
     }
 
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
@@ -232,31 +252,63 @@ impl OfferedFiles {
 
     /// Adds the folder at `path` under its name and a slash, and each of its files that `filter` selects under its path
     /// in the folder. Leaves out names that begin with a dot, and what is in such folders. Reads each file once, for
-    /// its hash.
+    /// its hash. What was offered of the folder before is replaced.
     pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<(), TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
         let folder = if path.file_name().is_some() { path.to_owned() } else { path.canonicalize().map_err(fail)? };
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
             return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "its name is not UTF-8")));
         };
+        self.replace_folder(NamedFolder { root: path.to_owned(), name: format!("{name}{FOLDER_END}") }, "", filter)
+    }
+
+    /// The same under another name than the folder's own. The name goes before the paths of its files, too, so that many
+    /// folders can have files of one name.
+    pub fn add_folder_named(&self, path: &Path, name: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+        let name = format!("{name}{FOLDER_END}");
+        self.replace_folder(NamedFolder { root: path.to_owned(), name: name.clone() }, &name, filter)
+    }
+
+    /// Offers a folder, whose files have `before` in front of their paths.
+    fn replace_folder(&self, folder: NamedFolder, before: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+        let folder = Arc::new(folder);
+        let (path, name) = (folder.root.as_path(), folder.name.as_str());
+        let fail = |error| TransferError::File { path: path.into(), error };
         let ReadFolder { listing, contents, tree, files } = FolderContents::read(path, filter).map_err(fail)?;
         let mut file = tempfile::tempfile().map_err(fail)?;
         file.write_all(&listing).map_err(fail)?;
         let contents = Arc::new(contents);
+        let part = |part| Some((folder.clone(), part));
+        let mut parts: Vec<Arc<HeldFile>> = Vec::with_capacity(files.len() + 2);
         for (within, start, tree) in files {
             // What has another name is in the folder all the same.
-            let Some(name) = within.to_str().filter(|name| name.len() <= MAX_NAME_BYTES) else { continue };
-            let (name, bytes) = (name.to_owned(), ContentPlace::Folder(contents.clone(), start));
-            let held = HeldFile::whole(bytes, PartOf::Nothing, path.join(within), name, tree);
-            self.insert(held.into()).map_err(fail)?;
+            let name = within.to_str().map(|within| format!("{before}{within}"));
+            let Some(name) = name.filter(|name| name.len() <= MAX_NAME_BYTES) else { continue };
+            let bytes = ContentPlace::Folder(contents.clone(), start);
+            parts.push(HeldFile::whole(bytes, part(FolderPart::File), path.join(within), name, tree).into());
         }
-        let name = format!("{name}/");
         let of_listing = HashTree::read(&listing[..]).map_err(fail)?;
         let bytes = ContentPlace::File(file);
-        let listing = HeldFile::whole(bytes, PartOf::Listing, path.join(".listing"), name.clone(), of_listing);
+        let own = part(FolderPart::Listing);
+        parts.push(HeldFile::whole(bytes, own, path.join(".listing"), name.to_owned(), of_listing).into());
         let bytes = ContentPlace::Folder(contents, 0);
-        let contents = HeldFile::whole(bytes, PartOf::Contents, path.join(".contents"), name, tree);
-        self.insert(listing.into()).and_then(|()| self.insert(contents.into())).map_err(fail)
+        let own = part(FolderPart::Contents);
+        parts.push(HeldFile::whole(bytes, own, path.join(".contents"), name.to_owned(), tree).into());
+        let mut state = self.lock();
+        // All at once: nobody finds a part of one version beside a part of another.
+        let others = state.files.iter().filter(|file| !file.is_of_folder(&folder)).count();
+        if others + parts.len() > MAX_OBJECTS {
+            return Err(fail(io::Error::other(TOO_MANY)));
+        }
+        state.files.retain(|file| !file.is_of_folder(&folder));
+        state.files.extend(parts);
+        Ok(())
+    }
+
+    /// Withdraws the folder at `path` that was added under a name. Connections that fetch something of it still have it.
+    pub fn remove_folder(&self, path: &Path, name: &str) {
+        let folder = NamedFolder { root: path.to_owned(), name: format!("{name}{FOLDER_END}") };
+        self.lock().files.retain(|file| !file.is_of_folder(&folder));
     }
 
     /// Adds the file at `path` under another name than its own.
@@ -272,10 +324,10 @@ impl OfferedFiles {
     /// Adds a file and removes the one with the same path.
     fn insert(&self, object: Arc<HeldFile>) -> io::Result<()> {
         let mut state = self.lock();
-        let same = state.files.iter().position(|other| other.path == object.path);
+        let same = state.files.iter().position(|other| other.part_of.is_none() && other.path == object.path);
         match same {
             Some(at) => state.files[at] = object,
-            None if state.files.len() == MAX_OBJECTS => return Err(io::Error::other("more files than one offer has")),
+            None if state.files.len() == MAX_OBJECTS => return Err(io::Error::other(TOO_MANY)),
             None => state.files.push(object),
         }
         Ok(())
@@ -288,7 +340,7 @@ impl OfferedFiles {
 
     /// All of them, and what is in a folder.
     pub fn list(&self) -> Vec<Arc<HeldFile>> {
-        self.lock().files.iter().filter(|file| !file.is_contents()).cloned().collect()
+        self.lock().files.iter().filter(|file| !file.is_part(FolderPart::Contents)).cloned().collect()
     }
 
     /// The selected file, or why there is none.
@@ -296,7 +348,9 @@ impl OfferedFiles {
         let state = self.lock();
         let found = match file {
             FileSelector::Only => {
-                let files: Vec<_> = state.files.iter().filter(|file| file.part_of == PartOf::Nothing).collect();
+                let is_file =
+                    |file: &&Arc<HeldFile>| file.part_of.as_ref().is_none_or(|(_, part)| *part == FolderPart::File);
+                let files: Vec<_> = state.files.iter().filter(is_file).collect();
                 match &files[..] {
                     [only] => Some(*only),
                     [] => return Err("it offers nothing yet".to_owned()),
@@ -310,7 +364,8 @@ impl OfferedFiles {
                 same.find(|object| object.is_whole()).or(first)
             }
             FileSelector::Name(name) => {
-                state.files.iter().find(|file| file.offered.name == *name && !file.is_contents())
+                let named = |file: &&Arc<HeldFile>| file.offered.name == *name && !file.is_part(FolderPart::Contents);
+                state.files.iter().find(named).or_else(|| in_folder(&state.files, name))
             }
         };
         found.cloned().ok_or_else(|| match file {
@@ -331,12 +386,25 @@ impl OfferedFiles {
     ) -> io::Result<Growing> {
         let tree = Tree::Pages(Arc::new(Mutex::new(pages)));
         let there = watch::Sender::new(Coming { blocks: there, over: false });
-        let (bytes, part_of) = (ContentPlace::File(file), PartOf::Nothing);
+        let (bytes, part_of) = (ContentPlace::File(file), None);
         let object = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
         self.insert(object.clone())?;
         self.wake();
         Ok(Growing { files: self.clone(), file: object })
     }
+}
+
+/// The file whose name is that of an offered folder, with its slash, and then its path there.
+fn in_folder<'f>(files: &'f [Arc<HeldFile>], name: &str) -> Option<&'f Arc<HeldFile>> {
+    let listings = files.iter().filter(|file| file.is_part(FolderPart::Listing));
+    listings.into_iter().find_map(|listing| {
+        let within = name.strip_prefix(&listing.offered.name)?;
+        let (folder, _) = listing.part_of.as_ref()?;
+        files.iter().find(|file| {
+            let path = || file.path.strip_prefix(&folder.root).ok()?.to_str();
+            file.is_part(FolderPart::File) && file.is_of_folder(folder) && path() == Some(within)
+        })
+    })
 }
 
 /// A file's hash, bytes of a symbol, a block.
@@ -406,9 +474,56 @@ mod tests {
         write("a", b"changed");
         objects.add(&folder.path().join("a")).unwrap();
         assert_eq!(found(&FileSelector::Hash(blake3::hash(b"changed"))), Ok("a".to_owned()));
-        objects.retain(|object| object.offered().name == "b");
-        assert_eq!(found(&FileSelector::Only), Ok("b".to_owned()));
         assert!(objects.add(&folder.path().join("nothing")).is_err());
+        objects.remove_folder(folder.path(), folder.path().file_name().unwrap().to_str().unwrap());
+        // It was added by itself, too.
+        assert_eq!(found(&FileSelector::Only), Ok("a".to_owned()));
+    }
+
+    /// Many folders have files of one name under different ones; of a folder that is read again all parts are of the last
+    /// time; a file is also found by the name of its folder and its path there.
+    #[test]
+    fn folders_have_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        };
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        write("one/sub/file", "1");
+        write("one/other", "2");
+        write("two/sub/file", "3");
+        let files = OfferedFiles::new();
+        let all = FolderFilter::default();
+        let found = |files: &OfferedFiles, name: &str| {
+            let file = files.find(&FileSelector::Name(name.to_owned())).ok()?;
+            let mut content = [0; 1];
+            file.read_at(0, &mut content).ok()?;
+            Some(content[0])
+        };
+        files.add_folder_named(&one, "a", &all).unwrap();
+        files.add_folder_named(&two, "b", &all).unwrap();
+        for (name, expected) in
+            [("a/sub/file", Some(b'1')), ("b/sub/file", Some(b'3')), ("sub/file", None), ("a/../two/sub/file", None)]
+        {
+            assert_eq!(found(&files, name), expected, "{name}");
+        }
+        let before = files.find(&FileSelector::Name("a/".into())).unwrap().offered().hash;
+        std::fs::remove_file(one.join("other")).unwrap();
+        write("one/sub/file", "4");
+        files.add_folder_named(&one, "a", &all).unwrap();
+        assert_eq!((found(&files, "a/other"), found(&files, "a/sub/file")), (None, Some(b'4')));
+        assert_ne!(files.find(&FileSelector::Name("a/".into())).unwrap().offered().hash, before);
+        let none = FolderFilter::new(&[], &["sub".to_owned()]).unwrap();
+        files.add_folder_named(&one, "empty", &none).unwrap();
+        assert_eq!((found(&files, "a/sub/file"), found(&files, "empty/sub/file")), (Some(b'4'), None));
+        files.remove_folder(&one, "a");
+        assert_eq!((found(&files, "a/sub/file"), files.list().len()), (None, 3));
+        files.add_folder(&one, &all).unwrap();
+        for name in ["sub/file", "one/sub/file"] {
+            assert_eq!(found(&files, name), Some(b'4'), "{name}");
+        }
     }
 
     /// What comes in is there as far as it is verified, and is gone if it will not become whole.

@@ -46,8 +46,9 @@
 //!   that would be done
 //!   before another gets the other's last symbols, one with each acknowledgement, and sends them instead of their owner.
 //!   Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding. A source that has sent
-//!   its share is told that nothing is needed until no source has anything left. While it receives nothing, it asks every
-//!   5 ms.
+//!   its share is told that nothing is needed until no source has anything left; what it lost it sends again all the same.
+//!   One and a half blocks' usual part are left alone, because a source may have that much in flight. While it receives
+//!   nothing, it asks every 5 ms.
 
 mod config;
 mod controller;

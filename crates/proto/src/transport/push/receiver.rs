@@ -21,8 +21,11 @@ const RETRY_MAX: Span = Span::from_secs(5);
 /// Fin is sent this often. After that the controller counts as gone.
 const FIN_TRIES: u8 = 8;
 
-/// Sources' rates are measured over about twice this time, in which most paths deliver what is in flight.
+/// Sources' rates are measured over about twice this time.
 const RATES_INTERVAL: Span = Span::from_ms(50);
+/// What a source may have in flight without losing it to claims, in halves of what it usually sends of a block. With more
+/// it would hold the first open block back until the other sources have nothing left to send of the last one.
+const LEFT_HALVES: u64 = 3;
 
 /// The counters of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -154,11 +157,12 @@ impl OpenBlock {
     }
 
     /// A source symbol that the source of slot `by` should send instead of its owner. The owner is the source that
-    /// would finish last, if that is later than `by`. `rates` are in proportion to what the slots' sources send.
-    fn claim(&mut self, by: u8, rates: &[u32]) -> u32 {
+    /// would finish last, if that is later than `by`. `rates` are in proportion to what the slots' sources send, and
+    /// `left_alone` is how many symbols none of them loses.
+    fn claim(&mut self, by: u8, rates: &[u32], left_alone: &[u32]) -> u32 {
         let slots = self.shares.len() as u32;
         let by = usize::from(by);
-        while let Some(of) = self.last_to_finish(by, rates) {
+        while let Some(of) = self.last_to_finish(by, rates, left_alone) {
             self.shares[of].end -= 1;
             let symbol = self.shares[of].end * slots + of as u32;
             if self.seen[(symbol / 64) as usize] & 1 << (symbol % 64) == 0 {
@@ -170,21 +174,14 @@ impl OpenBlock {
     }
 
     /// The slot whose source would finish last, later than that of slot `by` with one symbol more.
-    fn last_to_finish(&self, by: usize, rates: &[u32]) -> Option<usize> {
-        // What it has sent and what has not come is left to it, as far as that is known; at most most of what it sends of a
-        // block anyway, or the block would wait for it.
-        let all = rates.iter().map(|rate| u64::from(*rate)).sum::<u64>().max(1);
-        let under_way = |slot: usize| {
-            let usual = u64::from(self.symbols) * u64::from(rates[slot]) * 3 / (4 * all);
-            (rates[slot] / 2).min(self.symbols / (4 * self.shares.len() as u32)).min(usual as u32)
-        };
+    fn last_to_finish(&self, by: usize, rates: &[u32], left_alone: &[u32]) -> Option<usize> {
         // Comparing left / rate without dividing.
         let later = |left: u32, rate: u32, than: u32, at: u32| {
             u64::from(left) * (u64::from(at) + 1) > u64::from(than) * (u64::from(rate) + 1)
         };
         let mut last: Option<usize> = None;
         for (slot, share) in self.shares.iter().enumerate().filter(|(slot, _)| *slot != by) {
-            let claimable = share.own() > under_way(slot);
+            let claimable = share.own() > left_alone[slot];
             if claimable
                 && last.is_none_or(|last| later(share.left(), rates[slot], self.shares[last].left(), rates[last]))
             {
@@ -239,6 +236,8 @@ pub struct PushReceiver {
     /// rates.
     rates: Vec<u32>,
     halve_rates_at: Instant,
+    /// Symbols of the block of a claim that are left to the source of each slot.
+    left_alone: Vec<u32>,
     outbox: VecDeque<ToController>,
     next_report: Instant,
     next_try: Option<Instant>,
@@ -285,7 +284,8 @@ impl PushReceiver {
             useful_symbols,
             undelivered: partition.bytes().saturating_sub(had_bytes),
             active: 1,
-            rates: core::iter::repeat_n(0, usize::from(config.slots)).collect(),
+            rates: alloc::vec![0; usize::from(config.slots)],
+            left_alone: alloc::vec![0; usize::from(config.slots)],
             halve_rates_at: now.after(RATES_INTERVAL),
             outbox: (had > 0).then_some(report).into_iter().chain([ToController::Fetch]).collect(),
             next_report: now.after(config.report),
@@ -433,7 +433,9 @@ impl PushReceiver {
             return (fair, NO_CLAIM);
         }
         let slot = self.peers[peer].slot;
-        let claim = block.claim(slot, &self.rates);
+        self.leave_alone(index);
+        let block = &mut self.open[index];
+        let claim = block.claim(slot, &self.rates, &self.left_alone);
         let left = |block: &OpenBlock| block.shares.get(usize::from(slot)).map_or(0, |share| share.left());
         let own = left(block);
         if own > 0 {
@@ -442,6 +444,19 @@ impl PushReceiver {
         // It has sent its share, and the others will send theirs: it helps them out if nothing else is left to do.
         let idle = self.open.iter().all(|block| block.decoded || left(block) == 0);
         (if idle { fair } else { 0 }, claim)
+    }
+
+    /// Finds what of the open block at `index` is left to the source of each slot, because it may be in flight. That is
+    /// less if the source has something left of the blocks before, which it sends first.
+    fn leave_alone(&mut self, index: usize) {
+        let symbols = u64::from(self.open[index].symbols);
+        let all = self.rates.iter().map(|rate| u64::from(*rate)).sum::<u64>().max(1);
+        for (slot, left_alone) in self.left_alone.iter_mut().enumerate() {
+            let before = self.open.iter().take(index).filter(|block| !block.decoded);
+            let before: u32 = before.map(|block| block.shares[slot].left()).sum();
+            let usual = symbols * u64::from(self.rates[slot]) / all;
+            *left_alone = ((usual * LEFT_HALVES / 2) as u32).saturating_sub(before);
+        }
     }
 
     /// The symbols of a block decode it, after a [`PushRequest::Decode`]. Blocks that are not open are ignored.

@@ -47,6 +47,10 @@ struct OpenBlock {
     needed: u32,
     /// Number of the packet with whose acknowledgement that came.
     needed_at: u64,
+    /// Packets that arrived.
+    arrived: u32,
+    /// What this source sends of it in all, as far as acknowledgements have said.
+    share: Option<u32>,
     /// Source symbols that were lost.
     lost: VecDeque<u32>,
     /// Source symbols of others that the receiver asks this source to send.
@@ -72,6 +76,8 @@ struct Source {
     open: VecDeque<OpenBlock>,
     /// Number of blocks that this source has. The others follow.
     there: u32,
+    /// What this source sent of the last full block, with claims.
+    share: Option<u32>,
     window: WeightedFair,
     flight: Flight,
     rtt: RttEstimator,
@@ -124,6 +130,7 @@ impl PushSource {
             decoded: 0,
             open: VecDeque::with_capacity(OPEN_BLOCKS as usize),
             there: there.min(partition.blocks()),
+            share: None,
             window: WeightedFair::new(config.window, config.symbol),
             flight: Flight::new(config.reorder_threshold),
             rtt: RttEstimator::new(&config.rto),
@@ -204,15 +211,29 @@ impl Source {
             if symbols == 0 {
                 break;
             }
-            let needed = (symbols + 2).div_ceil(u32::from(self.sources).max(1));
+            let fair = (symbols + 2).div_ceil(u32::from(self.sources).max(1));
+            // Until the block's first acknowledgement a whole flight is sent, which may be more than its share.
+            let needed = self.share.map_or(fair, |share| share.min(fair));
             let (lost, claims) = (VecDeque::new(), VecDeque::new());
-            self.open.push_back(OpenBlock { symbols, next: 0, outstanding: 0, needed, needed_at: 0, lost, claims });
+            let (arrived, share) = (0, None);
+            self.open.push_back(OpenBlock {
+                symbols,
+                next: 0,
+                outstanding: 0,
+                needed,
+                needed_at: 0,
+                arrived,
+                share,
+                lost,
+                claims,
+            });
         }
     }
 
     fn forget_decoded(&mut self, decoded: u32) {
         while self.decoded < decoded && self.decoded < self.partition.blocks() {
-            self.open.pop_front();
+            let decoded = self.open.pop_front();
+            self.share = decoded.and_then(|block| block.share).or(self.share);
             self.decoded += 1;
             self.open_blocks();
         }
@@ -284,6 +305,7 @@ impl Source {
         let was_under_way = self.flight.under_way() < before;
         if let Some(block) = self.open_block(sent.message).filter(|_| was_under_way) {
             block.outstanding -= 1;
+            block.arrived += 1;
         }
         Some(sent)
     }
@@ -343,8 +365,12 @@ impl Source {
             let sample = now.since(at);
             self.rtt.sample(&self.config.rto, sample);
             rtt = Some(sample);
+            let claims = self.config.claims;
             if let Some(block) = self.open_block(block).filter(|block| block.needed_at <= number) {
                 (block.needed, block.needed_at) = (needed, number);
+                if claims && needed > 0 {
+                    block.share = Some(block.arrived.saturating_add(needed));
+                }
                 if claim != NO_CLAIM && claim < block.symbols && block.claims.len() < CLAIMS_MAX {
                     block.claims.push_back(claim);
                 }
@@ -439,7 +465,9 @@ impl Source {
         let mut probe = core::mem::take(&mut self.probe_due);
         let there = self.there.saturating_sub(self.decoded) as usize;
         for (index, block) in self.open.iter_mut().enumerate().take(there) {
-            let due = core::mem::take(&mut probe) || (block.needed > 0 && block.outstanding <= block.needed);
+            // With claims, what a source has left of a block does not count what was lost: nobody else sends that.
+            let resends = self.config.claims && !block.lost.is_empty();
+            let due = resends || core::mem::take(&mut probe) || (block.needed > 0 && block.outstanding <= block.needed);
             if !due {
                 continue;
             }

@@ -22,6 +22,45 @@ fn state(metadata: &Metadata) -> FileState {
     (metadata.len(), i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()))
 }
 
+/// A hash of what shows that a folder has changed: the names, kinds, permissions, sizes and times of what the `filter`
+/// selects, and where links lead. No file is opened.
+pub fn state_of_folder(root: &Path, filter: &FolderFilter) -> io::Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut walk = Walk::new(root);
+    while let Some(entry) = walk.next() {
+        let (path, kind) = entry?;
+        if is_hidden(&path) || filter.leaves_out(&path) {
+            if kind.is_dir() {
+                walk.prune();
+            }
+            continue;
+        }
+        if !kind.is_dir() && !filter.takes(&path) {
+            continue;
+        }
+        let metadata = root.join(&path).symlink_metadata().map_err(|error| at(&path, &error))?;
+        let to = if kind.is_symlink() { root.join(&path).read_link()? } else { PathBuf::new() };
+        for name in [&path, &to] {
+            hasher.update(&(name.as_os_str().len() as u64).to_be_bytes());
+            hasher.update(name.as_os_str().as_encoded_bytes());
+        }
+        hasher.update(&metadata.mode().to_be_bytes());
+        if !kind.is_dir() {
+            // The time of the last change of the inode shows what a program has done that sets the other time back.
+            let changed = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
+            let (bytes, modified) = state(&metadata);
+            for number in [i128::from(bytes), modified, changed, i128::from(metadata.ino())] {
+                hasher.update(&number.to_be_bytes());
+            }
+        }
+    }
+    Ok(hasher.finalize())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 /// The concatenated contents of a folder's files. Files are opened when they are read, because there may be more than a
 /// process may have open.
 pub(in super::super) struct FolderContents {
@@ -50,7 +89,6 @@ impl FolderContents {
     /// Reads the folder at `root` once. Leaves out everything that is neither a file nor a folder nor a link, names
     /// that begin with a dot, and what the `filter` excludes. Fails if a file changes meanwhile.
     pub(in super::super) fn read(root: &Path, filter: &FolderFilter) -> io::Result<ReadFolder> {
-        let hidden = |path: &Path| path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
         let (mut entries, mut firsts) = (Vec::new(), HashMap::new());
         let (mut files, mut trees, mut all) = (Vec::new(), Vec::new(), TreeBuilder::new());
         let (mut start, mut piece) = (0, vec![0; PIECE_BYTES]);
@@ -58,7 +96,7 @@ impl FolderContents {
         while let Some(entry) = walk.next() {
             let (path, kind) = entry?;
             let refuse = |why: &str| Err(at(&path, &io::Error::new(io::ErrorKind::InvalidData, why)));
-            if hidden(&path) || filter.leaves_out(&path) {
+            if is_hidden(&path) || filter.leaves_out(&path) {
                 // It need not be readable.
                 if kind.is_dir() {
                     walk.prune();

@@ -8,13 +8,16 @@
 mod contents;
 mod fetch;
 mod filter;
+mod index;
 mod listing;
 mod own;
 mod place;
 
+pub use contents::state_of_folder;
 pub(super) use contents::{FolderContents, ReadFolder};
 pub use fetch::{WantedFolder, fetch_folder};
 pub use filter::FolderFilter;
+pub use index::{FolderFile, FolderIndex, InFolder};
 
 /// Last character of the name of a folder.
 pub(super) const FOLDER_END: char = '/';

@@ -1,10 +1,11 @@
 //! What a receiver of a folder already has of its contents.
 
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use super::super::hash_tree::BLOCK_BYTES;
-use super::super::own_blocks::{OwnBlock, OwnBlocks};
+use super::super::own_blocks::OwnBlocks;
 use super::FolderFilter;
 use super::listing::FolderListing;
 use crate::transfer::directory::file_beneath;
@@ -29,22 +30,31 @@ impl OwnFolder {
     }
 }
 
-impl OwnBlocks for OwnFolder {
-    fn block(&self, number: u32) -> Option<OwnBlock> {
+impl OwnFolder {
+    /// The bytes of a block, and the files of which it has some.
+    fn within(&self, number: u32) -> (Range<u64>, impl Iterator<Item = &(PathBuf, u64, u64, bool)>) {
         let start = u64::from(number) * u64::from(BLOCK_BYTES);
         let end = (start + u64::from(BLOCK_BYTES)).min(self.bytes);
         let first = self.files.partition_point(|(_, at, bytes, _)| at + bytes <= start);
-        let within =
-            || self.files[first..].iter().take_while(|(_, at, ..)| *at < end).filter(|(_, _, bytes, _)| *bytes > 0);
-        if within().all(|(.., wanted)| !wanted) {
-            return Some(OwnBlock::NotWanted);
-        }
-        let mut content = vec![0; (end - start) as usize];
-        for (path, at, bytes, _) in within() {
-            let (from, to) = (start.max(*at), end.min(at + bytes));
+        let files = self.files[first..].iter().take_while(move |(_, at, ..)| *at < end);
+        (start..end, files.filter(|(_, _, bytes, _)| *bytes > 0))
+    }
+}
+
+impl OwnBlocks for OwnFolder {
+    fn is_wanted(&self, number: u32) -> bool {
+        self.within(number).1.any(|(.., wanted)| *wanted)
+    }
+
+    fn candidate(&self, number: u32) -> Option<Vec<u8>> {
+        let (block, files) = self.within(number);
+        let mut content = vec![0; (block.end - block.start) as usize];
+        for (path, at, bytes, _) in files {
+            let (from, to) = (block.start.max(*at), block.end.min(at + bytes));
             let file = file_beneath(&self.root, path).ok()?;
-            file.read_exact_at(&mut content[(from - start) as usize..(to - start) as usize], from - at).ok()?;
+            let part = (from - block.start) as usize..(to - block.start) as usize;
+            file.read_exact_at(&mut content[part], from - at).ok()?;
         }
-        Some(OwnBlock::Candidate(content))
+        Some(content)
     }
 }

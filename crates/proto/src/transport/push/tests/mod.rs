@@ -34,6 +34,8 @@ struct Place {
     loss: u64,
     /// Packets that find more than so many queued are marked.
     threshold: u64,
+    /// And those that find more than so many are dropped.
+    limit: u64,
     joins_ms: u64,
     /// It goes silent, and nobody tells the controller.
     dies_ms: Option<u64>,
@@ -48,6 +50,7 @@ const PLACE: Place = Place {
     delay: Span::from_us(50),
     loss: 0,
     threshold: 30,
+    limit: u64::MAX,
     joins_ms: 0,
     dies_ms: None,
     returns_ms: u64::MAX,
@@ -257,7 +260,11 @@ impl World {
         let site = &mut self.sites[number];
         site.sent += 1;
         let start = site.busy_until.max(self.now);
-        if start.since(self.now).as_ps() > site.place.threshold * site.place.packet.as_ps() {
+        let queued = start.since(self.now).as_ps() / site.place.packet.as_ps();
+        if queued > site.place.limit {
+            return;
+        }
+        if queued > site.place.threshold {
             packet.traffic_class = packet.traffic_class.with_ecn(Ecn::Ce);
         }
         site.busy_until = start.after(site.place.packet);
@@ -540,6 +547,57 @@ fn claims_keep_sources_of_any_speed_busy() {
         assert!(counts.excess_symbols + counts.overhead_symbols < all / 50, "{packet_us:?}: {counts:?}");
         assert!(counts.decoded_blocks <= 6, "{packet_us:?}: {counts:?}");
     }
+}
+
+/// The same on links that drop what does not fit into their buffers, of 50 ms and more. What a source has in flight is left
+/// to it, though it may be more than its share of a block, and what was lost is sent again at once.
+#[test]
+fn claims_leave_alone_what_is_in_flight() {
+    // Time of a packet, and buffer in packets. The first buffer holds 300 ms.
+    let links = [
+        &[(12_000, 26), (120, 440)][..],
+        &[(12_000, 4), (120, 440)],
+        &[(600, 105), (120, 440)],
+        &[(600, 105), (200, 280), (120, 440)],
+        &[(200, 280); 3],
+        &[(120, 440)],
+    ];
+    for links in links {
+        let (blocks, symbols) = (100, 1490);
+        let config = PushConfig { claims: true, block_symbols: symbols, ..config(links.len() as u8) };
+        let place = |(us, limit): &(u64, u64)| {
+            let (packet, delay) = (Span::from_us(*us), Span::from_us(100));
+            Place { packet, delay, threshold: u64::MAX, limit: *limit, ..PLACE }
+        };
+        let places: Vec<Place> = links.iter().map(place).collect();
+        let all = blocks * u64::from(symbols);
+        let mut world = World::new(config, all * u64::from(SYMBOL), &places, Weighting::Fixed(1.0), 3);
+        let took = world.run(at_ms(60_000)).expect("complete").since(Instant::ZERO).as_secs_f64();
+        let per_second: f64 = links.iter().map(|(us, _)| 1e6 / *us as f64).sum();
+        let (bound, counts) = (all as f64 / per_second, world.counts());
+        let vain = (counts.excess_symbols + counts.overhead_symbols) as f64 / all as f64;
+        assert!(took < 1.005 * bound, "{links:?}: {took} s, the bound is {bound} s");
+        assert!(vain < 0.005, "{links:?}: {vain} of the symbols in vain, {counts:?}");
+        assert!(counts.decoded_blocks <= 10, "{links:?}: {counts:?}");
+    }
+}
+
+/// A source that dies takes what it had in flight and what it had claimed with it. The others bring that, and are busy to the
+/// end.
+#[test]
+fn the_others_do_the_work_of_one_that_dies() {
+    let config = PushConfig { claims: true, block_symbols: 1490, ..config(3) };
+    let place = |us, limit, dies_ms| {
+        let (packet, delay) = (Span::from_us(us), Span::from_us(100));
+        Place { packet, delay, threshold: u64::MAX, limit, dies_ms, ..PLACE }
+    };
+    let places = [place(600, 105, None), place(200, 280, None), place(120, 440, Some(3000))];
+    let all = 100 * 1490;
+    let mut world = World::new(config, all * u64::from(SYMBOL), &places, Weighting::Fixed(1.0), 3);
+    let took = world.run(at_ms(60_000)).expect("complete").since(Instant::ZERO).as_secs_f64();
+    let (others, last) = (1e6 / 600.0 + 1e6 / 200.0, 1e6 / 120.0);
+    let bound = 3.0 + (all as f64 - 3.0 * (others + last)) / others;
+    assert!(took < 1.02 * bound, "{took} s, the bound is {bound} s: {:?}", world.counts());
 }
 
 /// Symbols beyond need stay below one bandwidth-delay product per source and block.

@@ -8,13 +8,15 @@ use super::*;
 
 fn any_place() -> impl Strategy<Value = Place> {
     let times = (1u64..200, 1u64..2000, 0u64..40);
+    let limit = prop_oneof![2 => Just(u64::MAX), 1 => 10u64..100];
     let dies = prop::option::weighted(0.4, (0u64..300, prop::option::of(1u64..12_000)));
-    (times, 0u64..20, 0u64..300, dies, any::<bool>(), any::<bool>()).prop_map(
-        |((packet, delay, loss), threshold, joins_ms, dies, late, floods)| Place {
+    (times, (0u64..20, limit), 0u64..300, dies, any::<bool>(), any::<bool>()).prop_map(
+        |((packet, delay, loss), (threshold, limit), joins_ms, dies, late, floods)| Place {
             packet: Span::from_us(packet),
             delay: Span::from_us(delay),
             loss,
             threshold,
+            limit,
             joins_ms: if late { joins_ms } else { 0 },
             dies_ms: dies.map(|(ms, _)| ms),
             returns_ms: dies.and_then(|(ms, gone)| Some(ms + gone?)).unwrap_or(u64::MAX),
