@@ -64,7 +64,7 @@ mod tests {
             let (begun, begins) = channel();
             let mut ends = Vec::new();
             let mut asked = JoinSet::new();
-            for number in 0..MAX_QUESTIONS + 1 {
+            for number in 0..=MAX_QUESTIONS {
                 let (end, ended) = channel::<()>();
                 let (begun, hostile) = (begun.clone(), hostile.clone());
                 ends.push(end);
