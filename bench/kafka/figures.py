@@ -41,11 +41,13 @@ PARTS = [0.9, 0.75, 0.5, 0.25]
 FIGURES = {"internet_udp.csv": "fig09", "taxis.csv": "fig10"}
 # Of each table the columns whose means the paper takes, or those nearest to them.
 COLUMNS = {"internet_udp.csv": {"length": "6"}, "taxis.csv": {"distance": "3", "total": "7"}}
-# How records travel; class 1 is the first of ATP's queues, class 0 the one for all else.
+# How records travel, and what else of their class; class 1 is the first of ATP's queues, class 0 the one for all else. ATP is the
+# paper's; the one for shared paths is what a class has without `message_line_rate`.
 TRANSPORTS = {
-    "DCTCP": None,
-    "DCTCP-SD": 'carry = "stream"\n',
-    "ATP": 'carry = "messages"\n',
+    "DCTCP": (None, ""),
+    "DCTCP-SD": ("stream", ""),
+    "ATP": ("messages", f'message_class = 1\nmessage_line_rate = "{LINE}"\n'),
+    "ATP, shared": ("messages", "message_class = 1\n"),
 }
 BROKER, NEAR = "10.9.0.1", "10.9.0.2"
 UDP_PORT, UDP_DSCP, UDP_HEADERS, UDP_PAYLOAD = 7700, 2, 42, 1400
@@ -231,12 +233,11 @@ class Bench:
         self.values = {column: [value(row.decode(), at) for row in self.rows] for column, at in self.columns.items()}
 
     def door(self, transport, part):
-        rule = ""
-        if TRANSPORTS[transport]:
-            rule = f'[kafka.topics."*"]\nmin_delivery = {part}\nwhen = "always"\n{TRANSPORTS[transport]}'
+        carry, more = TRANSPORTS[transport]
+        rule = f'[kafka.topics."*"]\nmin_delivery = {part}\nwhen = "always"\ncarry = "{carry}"\n' if carry else ""
         (self.folder / "ledger").unlink(missing_ok=True)
-        # An Ethernet of the paper's: packets of 1500 bytes, and a line rate that a class does not see by itself.
-        of_class = f'mtu = 1500\nmax_rate = "{LINE}"\nmessage_class = 1\n'
+        # The interfaces know no rate: the class has that of the line.
+        of_class = f'mtu = 1500\nmax_rate = "{LINE}"\n{more}'
         return Door(self.pliant, self.folder, self.direct, rule, f'kafka_ledger = "{self.folder / "ledger"}"\n', of_class,
                     (NEAR, BROKER, self.network.near))
 
@@ -285,7 +286,7 @@ class Bench:
                     [*self.network.near, sys.executable, __file__, "--consume", f"127.0.0.1:{door.port}", str(self.table),
                      json.dumps(self.ends)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
                 found = json.loads(told.stdout)
-                ledgers = {topic: door.ledger(topic) for topic in self.topics if TRANSPORTS[transport]}
+                ledgers = {topic: door.ledger(topic) for topic in self.topics if part < 1}
                 carried = door.ask("status")["kafka_responses_in_messages"]
             finally:
                 door.end()
@@ -300,7 +301,7 @@ class Bench:
             note(f"{name}, {topic}: all but those that the ledger names, within the bound",
                  set(got[topic]) == set(range(self.ends[topic])) - lost
                  and ledger[0]["lost"] <= int(self.ends[topic] * (1 - part) + 1e-6))
-        note(f"{name}: responses in messages: {carried}", (carried > 0) == (transport == "ATP"))
+        note(f"{name}: responses in messages: {carried}", (carried > 0) == (TRANSPORTS[transport][0] == "messages"))
         return self.summary(got, found["seconds"], idle, counters) | {"responses_in_messages": carried}
 
     def udp(self, note):
@@ -348,7 +349,7 @@ class Bench:
                     time.sleep(0.005)
                 ended = job.process.poll() == 0
                 seconds = job.output.stat().st_mtime - (begun or 0)
-                ledgers = {topic: door.ledger(topic) for topic in self.topics if TRANSPORTS[transport]}
+                ledgers = {topic: door.ledger(topic) for topic in self.topics if part < 1}
                 return job.last(), seconds, ended, ledgers
             finally:
                 job.end()
@@ -402,8 +403,10 @@ def measured(found, table):
         rows = of_table.get(what, {})
         cell = lambda transport, part, key: median([run[key] for run in rows[f"{transport}, {part}"]])
         for transport in TRANSPORTS:
-            name = f"{what}_{transport.lower().replace('-', '_')}"
+            name = f"{what}_{transport.lower().replace('-', '_').replace(', ', '_')}"
             parts = [1] if transport == "DCTCP" else PARTS
+            if f"{transport}, {parts[0]}" not in rows:
+                continue
             values = {key: [cell(transport, part, key) for part in parts] for key in ["seconds", "lost"]}
             error = [median([max(each["mean"] for each in run["errors"].values()) for run in rows[f"{transport}, {part}"]])
                      for part in parts]
@@ -453,7 +456,8 @@ def main():
         for table in asked.table or FIGURES:
             bench = Bench(asked, network, cluster, table)
             for what in asked.what or ["clients", "flink"]:
-                cells = [(transport, part) for transport in asked.transport or TRANSPORTS if transport in TRANSPORTS
+                cells = [(transport, part) for transport in asked.transport or TRANSPORTS
+                         if transport in TRANSPORTS and (what, transport) != ("flink", "ATP, shared")
                          for part in asked.part or ([1] if transport == "DCTCP" else PARTS)]
                 if what == "clients" and "UDP" in (asked.transport or ["UDP"]):
                     cells.append(("UDP", 1))

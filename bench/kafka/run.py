@@ -16,6 +16,7 @@ import random
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -55,17 +56,34 @@ def wait_for(port, process, log):
     raise SystemExit(f"nobody listens on port {port}: {log}")
 
 
+# The user of the listener with SASL, and how clients name it.
+USER = {"sasl.username": "alice", "sasl.password": "alice-secret"}
+# Of every broker's listener with SASL.
+SASL = f"""
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{USER["sasl.username"]}="{USER["sasl.password"]}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+STORE_PASSWORD = "of-the-store"
+
+
 class Cluster:
-    """Brokers in KRaft mode, each a controller too."""
+    """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, and with TLS."""
 
     def __init__(self, folder, count):
         self.jars = str(folder / "jars" / "*")
-        self.ports = free_ports(count)
-        controllers = free_ports(count)
+        ports = free_ports(4 * count)
+        self.ports, self.sasl_ports, self.tls_ports, controllers = (ports[n::4] for n in range(4))
+        store = folder / "broker.p12"
+        if not store.exists():
+            subprocess.run(
+                ["keytool", "-genkeypair", "-keyalg", "EC", "-dname", "CN=broker", "-keystore", str(store), "-storetype", "PKCS12",
+                 "-storepass", STORE_PASSWORD], check=True, capture_output=True)
         voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
         cluster = self.java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
         self.processes = []
-        for n, (port, controller) in enumerate(zip(self.ports, controllers)):
+        for n, (port, sasl, tls, controller) in enumerate(zip(self.ports, self.sasl_ports, self.tls_ports, controllers)):
             home = folder / f"broker{n + 1}"
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir()
@@ -74,9 +92,12 @@ class Cluster:
 process.roles=broker,controller
 node.id={n + 1}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT
+ssl.keystore.location={store}
+ssl.keystore.password={STORE_PASSWORD}
+{SASL}controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={home}/data
 offsets.topic.replication.factor={replicas}
@@ -87,7 +108,9 @@ transaction.state.log.num.partitions=3
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """)
-            self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"))
+            user = f"SCRAM-SHA-256=[name={USER['sasl.username']},password={USER['sasl.password']}]"
+            self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
+                      "--add-scram", user)
             self.processes.append((self.start(home), port, home / "log"))
         for process, port, log in self.processes:
             wait_for(port, process, log)
@@ -165,6 +188,15 @@ class Door:
             told = self.ask("kafka", "ledger", topic)
             if not any(row["unsettled"] for row in told) or time.monotonic() > deadline:
                 return {row["partition"]: row for row in told}
+
+    def says(self, what):
+        """Whether the near daemon says it, now or soon."""
+        deadline = time.monotonic() + PATIENCE / 6
+        while what not in (self.home / "near.log").read_text():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
 
     def end(self):
         for name in self.processes:
@@ -361,15 +393,24 @@ def main():
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--record", type=Path, help="where the result goes, as JSON")
     asked = parser.parse_args()
-    folder = asked.folder.resolve()
+    folder, pliant = asked.folder.resolve(), os.path.abspath(asked.pliant)
+    checks = {}
+
+    def note(name, good):
+        checks[name] = good
+        print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
+
     cluster = Cluster(folder, asked.brokers)
     door = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
-        door = Door(os.path.abspath(asked.pliant), folder, direct)
+        door = Door(pliant, folder, direct)
         through = f"127.0.0.1:{door.port}"
-        checks = check(cluster, direct, through, asked)
+        check(cluster, direct, through, asked, note)
         speeds = measure(direct, through, asked)
+        door.end()
+        if asked.brokers == 1:
+            secured(cluster, pliant, folder, note)
     finally:
         if door:
             door.end()
@@ -387,13 +428,7 @@ def main():
     sys.exit(bool(wrong))
 
 
-def check(cluster, direct, through, asked):
-    checks = {}
-
-    def note(name, good):
-        checks[name] = good
-        print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
-
+def check(cluster, direct, through, asked, note):
     brokers = confluent_kafka.admin.AdminClient({"bootstrap.servers": through}).list_topics(timeout=PATIENCE).brokers
     ports = {broker.port for broker in brokers.values()}
     note("every broker is behind the door", len(ports) == asked.brokers and not ports & set(cluster.ports))
@@ -418,7 +453,78 @@ def check(cluster, direct, through, asked):
     committed = transactions(through, "transactions")
     got = librdkafka_consume(through, "transactions", len(committed))
     note("transactions: committed records and no other", sorted(got.values()) == sorted(committed))
-    return checks
+
+
+def handshake(port, version, mechanism):
+    """Kafka's answer to a handshake of SASL: the error's number."""
+    text = mechanism.encode()
+    body = struct.pack(">hhi", 17, version, 7) + struct.pack(">h", -1) + struct.pack(">h", len(text)) + text
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+        client.sendall(struct.pack(">i", len(body)) + body)
+        answer = client.recv(1000)
+    return struct.unpack(">h", answer[8:10])[0]
+
+
+def secured(cluster, pliant, folder, note):
+    """What a door says of SASL and TLS."""
+    door = Door(pliant, folder, f"127.0.0.1:{cluster.sasl_ports[0]}")
+    try:
+        through = f"127.0.0.1:{door.port}"
+        for mechanism in ["PLAIN", "SCRAM-SHA-256"]:
+            settings = {"bootstrap.servers": through, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism} | USER
+            topic = f"sasl-{mechanism}"
+            create(f"127.0.0.1:{cluster.ports[0]}", topic, 1)
+            producer = confluent_kafka.Producer(settings)
+            values = records(1000, 100, topic)
+            for value in values:
+                producer.produce(topic, value, partition=0)
+            left = producer.flush(PATIENCE)
+            consumer = confluent_kafka.Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
+            consumer.subscribe([topic])
+            got = []
+            deadline = time.monotonic() + PATIENCE
+            while len(got) < len(values) and time.monotonic() < deadline:
+                got += [message.value() for message in consumer.consume(1000, 0.2)]
+            consumer.close()
+            note(f"SASL, {mechanism}: consumed as produced through the door", left == 0 and got == values)
+            said = []
+            wrong = settings | {"sasl.password": "none", "error_cb": lambda error, said=said: said.append(error.code())}
+            client = confluent_kafka.admin.AdminClient(wrong)
+            while not said and time.monotonic() < deadline:
+                client.poll(0.2)
+            note(f"SASL, {mechanism}: a wrong password is told as the broker tells it",
+                 confluent_kafka.KafkaError._AUTHENTICATION in said)
+        reader = kafka.KafkaConsumer(
+            topic, bootstrap_servers=through, auto_offset_reset="earliest", security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256", sasl_plain_username=USER["sasl.username"],
+            sasl_plain_password=USER["sasl.password"], consumer_timeout_ms=PATIENCE * 1000)
+        got = [next(reader).value for _ in values]
+        reader.close()
+        note("SASL, SCRAM-SHA-256, kafka-python: the same", got == values)
+        for version, mechanism, said in [(1, "GSSAPI", "GSSAPI (Kerberos)"), (0, "PLAIN", "SASL in version 0")]:
+            error = handshake(door.port, version, mechanism)
+            note(f"SASL, {mechanism} of version {version}: the client gets Kafka's error 33 ({error})", error == 33)
+            note(f"SASL, {mechanism} of version {version}: the daemon says why", door.says(said))
+        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
+            client.sendall(b"\x16\x03\x01\x02\x00")
+            try:
+                ended = client.recv(100) == b""
+            except ConnectionResetError:
+                ended = True
+        note("a client that speaks TLS: its connection ends, and the daemon says why", ended and door.says("the client speaks TLS"))
+    finally:
+        door.end()
+    door = Door(pliant, folder, f"127.0.0.1:{cluster.tls_ports[0]}")
+    try:
+        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
+            client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            try:
+                ended = client.recv(100) == b""
+            except ConnectionResetError:
+                ended = True
+        note("a broker that speaks TLS: the connection ends, and the daemon says why", ended and door.says("the broker speaks TLS"))
+    finally:
+        door.end()
 
 
 def measure(direct, through, asked):

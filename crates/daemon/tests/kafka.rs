@@ -455,6 +455,7 @@ async fn a_door(far: SocketAddr, broker: SocketAddr) -> (BundleNode, IncomingMes
         name: "bulk".to_owned(),
         flow: FlowSettings::default(),
         message_class: 0,
+        message_line_rate: None,
         schedule: DaySchedule::default(),
         max_streams: 100,
         window_budget: 16 << 20,
