@@ -138,14 +138,14 @@ kafka: $(QUICK) target/kafka/ready
 	python3 bench/kafka/record.py target/kafka $(KAFKA_RECORD) $(KAFKA_PAGE)
 
 target/kafka/ready: bench/kafka/pom.xml bench/kafka/flink/pom.xml bench/kafka/flink/Means.java bench/kafka/requirements.txt \
-		$(wildcard bench/kafka/go/* bench/kafka/js/*)
+		$(wildcard bench/kafka/go/*.* bench/kafka/go/relay/* bench/kafka/js/*)
 	mkdir -p target/kafka/js
 	mvn -q -B -f bench/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
 		-DoutputDirectory=$(CURDIR)/target/kafka/jars
 	mvn -q -B -f bench/kafka/flink/pom.xml dependency:copy-dependencies -DincludeScope=runtime \
 		-DoutputDirectory=$(CURDIR)/target/kafka/flink-jars
 	javac -cp 'target/kafka/flink-jars/*' -d target/kafka/flink-classes bench/kafka/flink/Means.java
-	cd bench/kafka/go && go build -o $(CURDIR)/target/kafka/go-clients .
+	cd bench/kafka/go && go build -o $(CURDIR)/target/kafka/go-clients . && go build -o $(CURDIR)/target/kafka/go-relay ./relay
 	cp bench/kafka/js/* target/kafka/js
 	cd target/kafka/js && npm ci --silent --no-audit --no-fund
 	python3 -m venv target/kafka/venv

@@ -3,11 +3,11 @@
 bound and transport: librdkafka's, and Apache Flink's.
 
 Usage: figures.py PLIANT FOLDER --data FOLDER [--table NAME] [--what clients|flink] [--runs N] --record FILE
-       figures.py --write RECORD EXPERIMENTS
+       figures.py --write RECORD EXPERIMENTS PAGE
 FOLDER is that of run.py; `make kafka` prepares it. --data is the folder of taxis.csv and internet_udp.csv. Needs root: network
 namespaces. FILE keeps what was measured before; what is measured again takes its place. --write makes the files of
-EXPERIMENTS/atp/measured of it, over which `pliant reproduce atp fig09` and `fig10` say what came of the paper's claims: these
-were written before the first run.
+EXPERIMENTS/atp/measured of it, over which `pliant reproduce atp fig09` and `fig10` say what came of the paper's claims, which
+were written before the first run; and the tables of PAGE.
 
     broker, exit -- 50 Mbit/s --> switch -- 45 Mbit/s, ATP's queues --> door, consumers
 
@@ -30,6 +30,7 @@ import confluent_kafka
 import confluent_kafka.admin
 
 from flink import Job, estimates, value
+from record import fill, lines
 from run import PATIENCE, Cluster, Door
 
 LINE, BOTTLENECK, DELAY = "50Mbit/s", "45Mbit/s", "100us"
@@ -386,18 +387,41 @@ def median(values):
     return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
 
 
-def write(record, experiments):
-    """The files of what was measured, over which the claims are."""
+def write(record, experiments, page):
+    """The files of what was measured, over which the claims are, and the page's tables."""
     found = json.loads(record.read_text())
     folder = experiments / "atp" / "measured"
-    folder.mkdir(exist_ok=True)
+    tables = {}
     for table, figure in FIGURES.items():
         (folder / f"{figure}.toml").write_text(measured(found, table))
+        tables |= {f"{figure} {name}": lines(rows) for name, rows in page_tables(found["tables"][table]).items()}
+    record.write_text(json.dumps(found | {"page": tables}, indent=1) + "\n")
+    fill(page, tables)
+
+
+def page_tables(of_table):
+    """Seconds, and the errors of averages, by what has to arrive."""
+    columns = [(what, transport) for what in ["clients", "flink"] for transport in [*TRANSPORTS, "UDP"]
+               if any(name.startswith(f"{transport}, ") and name.count(",") == transport.count(",") + 1
+                      for name in of_table[what])]
+    head = ["`min_delivery`", *(("Flink, " if what == "flink" else "") + transport for what, transport in columns)]
+    seconds, errors = [], []
+    for part in [1, *PARTS]:
+        runs = [of_table[what].get(f"{transport}, {part}", []) for what, transport in columns]
+        seconds.append([str(part), *(f"{median([run['seconds'] for run in each]):.2f}" if each else "" for each in runs)])
+        errors.append([str(part), *(f"{median([error_of(run) for run in each]):.2%}".replace("%", " %") if each else ""
+                                    for each in runs)])
+    return {"seconds": (head, seconds), "errors": (head, errors)}
+
+
+def error_of(run):
+    """The larger of a table's columns."""
+    return max(each["mean"] for each in run["errors"].values())
 
 
 def measured(found, table):
-    lines = [f"# Written by bench/kafka/figures.py from docs/kafka.json, part `figures`: {table}. Lists go by `mlr`.",
-             f"mlr = {[round(1 - part, 2) for part in PARTS]}"]
+    keys = [f"# Written by bench/kafka/figures.py from docs/kafka_figures.json: {table}. Lists go by `mlr`.",
+            f"mlr = {[round(1 - part, 2) for part in PARTS]}"]
     of_table = found["tables"][table]
     for what in ["clients", "flink"]:
         rows = of_table.get(what, {})
@@ -408,15 +432,14 @@ def measured(found, table):
             if f"{transport}, {parts[0]}" not in rows:
                 continue
             values = {key: [cell(transport, part, key) for part in parts] for key in ["seconds", "lost"]}
-            error = [median([max(each["mean"] for each in run["errors"].values()) for run in rows[f"{transport}, {part}"]])
-                     for part in parts]
+            error = [median([error_of(run) for run in rows[f"{transport}, {part}"]]) for part in parts]
             for key, value in {**values, "error": error}.items():
-                lines.append(f"{name}_{key} = {value[0] if transport == 'DCTCP' else value}")
+                keys.append(f"{name}_{key} = {value[0] if transport == 'DCTCP' else value}")
     udp = of_table["clients"]["UDP, 1"]
-    lines.append(f"udp_seconds = {median([run['seconds'] for run in udp])}")
-    lines.append(f"udp_lost = {median([run['lost'] for run in udp])}")
-    lines.append(f"udp_error = {median([max(each['mean'] for each in run['errors'].values()) for run in udp])}")
-    return "\n".join(lines) + "\n"
+    keys.append(f"udp_seconds = {median([run['seconds'] for run in udp])}")
+    keys.append(f"udp_lost = {median([run['lost'] for run in udp])}")
+    keys.append(f"udp_error = {median([error_of(run) for run in udp])}")
+    return "\n".join(keys) + "\n"
 
 
 def main():
@@ -425,7 +448,7 @@ def main():
     if sys.argv[1:2] == ["--udp"]:
         return udp_receive(sys.argv[2])
     if sys.argv[1:2] == ["--write"]:
-        return write(Path(sys.argv[2]), Path(sys.argv[3]))
+        return write(*map(Path, sys.argv[2:]))
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("pliant")
     parser.add_argument("folder", type=Path)

@@ -69,12 +69,14 @@ STORE_PASSWORD = "of-the-store"
 
 
 class Cluster:
-    """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, and with TLS."""
+    """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, with TLS, and one for a relay,
+    at whose port it says it is."""
 
     def __init__(self, folder, count):
         self.jars = str(folder / "jars" / "*")
-        ports = free_ports(4 * count)
-        self.ports, self.sasl_ports, self.tls_ports, controllers = (ports[n::4] for n in range(4))
+        ports = free_ports(6 * count)
+        self.ports, self.sasl_ports, self.tls_ports, self.relay_ports, self.relayed_ports, controllers = (
+            ports[n::6] for n in range(6))
         store = folder / "broker.p12"
         if not store.exists():
             subprocess.run(
@@ -83,7 +85,10 @@ class Cluster:
         voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
         cluster = self.java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
         self.processes = []
-        for n, (port, sasl, tls, controller) in enumerate(zip(self.ports, self.sasl_ports, self.tls_ports, controllers)):
+        for n, (port, controller) in enumerate(zip(self.ports, controllers)):
+            listeners = {"PLAINTEXT": port, "SASL": self.sasl_ports[n], "TLS": self.tls_ports[n]}
+            listens, advertises = ([f"{name}://127.0.0.1:{port}" for name, port in (listeners | more).items()] for more in (
+                {"RELAYED": self.relayed_ports[n], "CONTROLLER": controller}, {"RELAYED": self.relay_ports[n]}))
             home = folder / f"broker{n + 1}"
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir()
@@ -92,9 +97,9 @@ class Cluster:
 process.roles=broker,controller
 node.id={n + 1}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT
+listeners={",".join(listens)}
+advertised.listeners={",".join(advertises)}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT
 ssl.keystore.location={store}
 ssl.keystore.password={STORE_PASSWORD}
 {SASL}controller.listener.names=CONTROLLER
@@ -201,6 +206,24 @@ class Door:
     def end(self):
         for name in self.processes:
             self.kill(name)
+
+
+class Relays:
+    """A pair of relays in front of each broker, TLS between them: what carries bytes and does nothing else."""
+
+    def __init__(self, folder, cluster):
+        self.processes = []
+        for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
+            [far] = free_ports(1)
+            for side, listens, leads in [("far", far, target), ("near", near, far)]:
+                command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
+                self.processes.append(subprocess.Popen(command))
+                wait_for(listens, self.processes[-1], folder / "go-relay.log")
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def records(count, size, seed):
@@ -401,20 +424,22 @@ def main():
         print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
 
     cluster = Cluster(folder, asked.brokers)
-    door = None
+    door = relays = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
         door = Door(pliant, folder, direct)
         through = f"127.0.0.1:{door.port}"
         check(cluster, direct, through, asked, note)
-        speeds = measure(direct, through, asked)
+        relays = Relays(folder, cluster)
+        speeds = measure(
+            {"direct": direct, "through the door": through, "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
         door.end()
         if asked.brokers == 1:
             secured(cluster, pliant, folder, note)
     finally:
-        if door:
-            door.end()
-        cluster.end()
+        for each in [door, relays, cluster]:
+            if each:
+                each.end()
     jars = (folder / "jars").glob("kafka_*.jar")
     versions = {name: importlib.metadata.version(name) for name in ["confluent-kafka", "kafka-python", "aiokafka"]}
     versions["librdkafka"] = confluent_kafka.libversion()[0]
@@ -527,19 +552,20 @@ def secured(cluster, pliant, folder, note):
         door.end()
 
 
-def measure(direct, through, asked):
-    """The same in turns, direct first; the median of three."""
+def measure(ways, asked):
+    """The same by each way in turns; the median of three."""
     speeds = {}
     replicas = min(3, asked.brokers)
+    direct = ways["direct"]
     for size in [100, 1000]:
         topic, count = f"speed-{size}", 200_000_000 // size
         create(direct, topic, replicas)
         librdkafka_produce(direct, topic, records(count, size, topic), "none")
-        runs = [[consume_rate(way, topic, count) for way in (direct, through)] for _ in range(3)]
-        for number, way in enumerate(["direct", "through the door"]):
+        runs = [[consume_rate(way, topic, count) for way in ways.values()] for _ in range(3)]
+        for number, way in enumerate(ways):
             speeds[f"consume {size} B, {way}, records/s"] = round(sorted(run[number] for run in runs)[1])
-    runs = [[produce_times(way, "speed-100", 1000) for way in (direct, through)] for _ in range(3)]
-    for number, way in enumerate(["direct", "through the door"]):
+    runs = [[produce_times(way, "speed-100", 1000) for way in ways.values()] for _ in range(3)]
+    for number, way in enumerate(ways):
         speeds[f"produce p99, {way}, ms"] = round(sorted(run[number][989] for run in runs)[1], 2)
         speeds[f"produce p50, {way}, ms"] = round(sorted(run[number][499] for run in runs)[1], 2)
     for name, value in speeds.items():
