@@ -18,6 +18,7 @@ last a millisecond together, as on the testbed.
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -276,7 +277,7 @@ class Bench:
         finally:
             idle = (idle_seconds() - idle) / (time.monotonic() - begun) / os.cpu_count()
             counters = self.network.stop()
-        return found, idle, drops(counters)
+        return found, idle, counted(counters)
 
     def clients(self, transport, part, note):
         """librdkafka's consumers."""
@@ -371,15 +372,16 @@ class Bench:
                 "idle": round(idle, 2), "switch": counters}
 
 
-def drops(text):
-    """The switch's counters of the port to the consumers, by queue, as it prints them."""
-    lines, of_port = [], False
-    for line in text.splitlines():
-        if line.startswith("p"):
-            of_port = line.startswith("p2")
-        if of_port and any(word in line for word in ["accurate", "primary 1", "p2"]):
-            lines.append(line.strip())
-    return lines
+def counted(text):
+    """The switch's counters of the port to the consumers, by queue, and how late it was."""
+    queues = {}
+    for name, packets, marked, rest in re.findall(
+            r"^link [^,]*p2[^,]*, queue ([^:]+): (\d+) packets, \d+ bytes, (\d+) marked, (.*)$", text, re.MULTILINE):
+        dropped = sum(map(int, re.findall(r"(\d+) dropped", rest)))
+        queues[name] = {"packets": int(packets), "marked": int(marked), "dropped": dropped}
+    late = re.findall(r"^lateness: .*", text, re.MULTILINE)
+    outside = re.findall(r"(?:overrun|no_frame|send_failed)_frames \d+", text)
+    return {"queues": queues, "late": late[0] if late else "", "lost_outside": outside}
 
 
 def median(values):
@@ -391,11 +393,12 @@ def write(record, experiments, page):
     """The files of what was measured, over which the claims are, and the page's tables."""
     found = json.loads(record.read_text())
     folder = experiments / "atp" / "measured"
-    tables = {}
+    tables, files = {}, {}
     for table, figure in FIGURES.items():
-        (folder / f"{figure}.toml").write_text(measured(found, table))
+        files[figure] = measured(found, table)
+        (folder / f"{figure}.toml").write_text(files[figure])
         tables |= {f"{figure} {name}": lines(rows) for name, rows in page_tables(found["tables"][table]).items()}
-    record.write_text(json.dumps(found | {"page": tables}, indent=1) + "\n")
+    record.write_text(json.dumps(found | {"page": tables, "measured": files}, indent=1) + "\n")
     fill(page, tables)
 
 
@@ -481,7 +484,7 @@ def main():
             for what in asked.what or ["clients", "flink"]:
                 cells = [(transport, part) for transport in asked.transport or TRANSPORTS
                          if transport in TRANSPORTS and (what, transport) != ("flink", "ATP, shared")
-                         for part in asked.part or ([1] if transport == "DCTCP" else PARTS)]
+                         for part in ([1] if transport == "DCTCP" else asked.part or PARTS)]
                 if what == "clients" and "UDP" in (asked.transport or ["UDP"]):
                     cells.append(("UDP", 1))
                 rows = found["tables"].setdefault(table, {}).setdefault(what, {})

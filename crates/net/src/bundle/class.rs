@@ -91,3 +91,31 @@ impl BundleClass {
 pub(super) fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages have queues to themselves, or give way on a path that others share; their classes must all be there.
+    #[test]
+    fn messages_are_sent_as_their_queues_are() {
+        let shared = BundleClass {
+            name: "bulk".to_owned(),
+            flow: FlowSettings::default(),
+            message_class: MAX_ALONE,
+            message_line_rate: None,
+            schedule: DaySchedule::default(),
+            max_streams: 1,
+            window_budget: 0,
+            max_unread: 0,
+        };
+        assert!(!shared.messages().drops_early && shared.check().is_ok());
+        let alone = BundleClass { message_line_rate: Some(Rate::from_gbit_per_sec(1)), ..shared.clone() };
+        let flow = alone.messages();
+        assert_eq!((flow.drops_early, flow.line_rate), (true, Some(Rate::from_gbit_per_sec(1))));
+        assert!(alone.check().is_ok());
+        let high = BundleClass { message_class: MAX_ALONE + 1, ..alone };
+        assert!(high.check().unwrap_err().to_string().contains("message_class is at most 25"));
+        assert!(BundleClass { message_line_rate: None, ..high }.check().is_ok());
+    }
+}
