@@ -2,7 +2,7 @@
 """ATP's figures 9 and 10 with real parts: an Apache Kafka broker, a switch that drops, and four consumers behind a door, by loss
 bound and transport: librdkafka's, and Apache Flink's.
 
-Usage: figures.py PLIANT FOLDER --data FOLDER [--table NAME] [--what clients|flink] [--runs N] --record FILE
+Usage: figures.py PLIANT FOLDER --data FOLDER [--table NAME] [--what clients|flink|sizes] [--runs N] --record FILE
        figures.py --write RECORD EXPERIMENTS PAGE
 FOLDER is that of run.py; `make kafka` prepares it. --data is the folder of taxis.csv and internet_udp.csv. Needs root: network
 namespaces. FILE keeps what was measured before; what is measured again takes its place. --write makes the files of
@@ -51,6 +51,10 @@ TRANSPORTS = {
     "ATP": ("messages", f'message_class = 1\nmessage_line_rate = "{LINE}"\n'),
     "ATP, shared": ("messages", "message_class = 1\n"),
 }
+# Bytes of a producer's batch and of a consumer's fetch: librdkafka's defaults; batches as Kafka's Java client makes them; and
+# fetches as small as those.
+WHOLE = 1_000_000
+SIZES = [(WHOLE, 1 << 20), (16 << 10, 1 << 20), (16 << 10, 128 << 10), (16 << 10, 32 << 10)]
 BROKER, NEAR = "10.9.0.1", "10.9.0.2"
 UDP_PORT, UDP_DSCP, UDP_HEADERS, UDP_PAYLOAD = 7700, 2, 42, 1400
 
@@ -114,14 +118,15 @@ def idle_seconds():
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
-def fill(direct, name, rows):
+def produce(direct, name, rows, batch):
     """A topic for each consumer, with as many copies of the table."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": direct})
-    topics = [f"{name}-{number}" for number in range(CONSUMERS)]
+    topics = [f"{name}-{batch}-{number}" for number in range(CONSUMERS)]
     for each in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1) for topic in topics]).values():
         each.result(PATIENCE)
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": direct, "linger.ms": 50, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000})
+        {"bootstrap.servers": direct, "linger.ms": 50, "enable.idempotence": True, "queue.buffering.max.messages": 1_000_000,
+         "batch.size": batch})
     copies = max(BYTES // sum(map(len, rows)), 1)
     for topic in topics:
         for row in rows * copies:
@@ -131,7 +136,7 @@ def fill(direct, name, rows):
     return topics, copies
 
 
-def consume(bootstrap, topics, ends, table):
+def consume(bootstrap, topics, ends, table, fetch):
     """Reads each topic by a consumer of its own, all at once. The last record of a batch is never left out, so each has its last.
     How long each took, and what it got: offsets, which have to come in order with the table's rows."""
     rows = Path(table).read_bytes().split(b"\n")[1:-1]
@@ -139,7 +144,8 @@ def consume(bootstrap, topics, ends, table):
 
     def read(topic):
         consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, "check.crcs": True})
+            {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, "check.crcs": True,
+             "fetch.message.max.bytes": fetch})
         part = confluent_kafka.TopicPartition(topic, 0, 0)
         # The connection stands and the topic is known before time is taken.
         consumer.get_watermark_offsets(part, PATIENCE)
@@ -222,14 +228,14 @@ def udp_send(packets):
 class Bench:
     """One table's topics on a broker, and the ways to read them."""
 
-    def __init__(self, asked, network, cluster, name):
+    def __init__(self, asked, network, cluster, name, batch=WHOLE):
         self.asked, self.network, self.name = asked, network, name
         self.folder = asked.folder.resolve()
         self.pliant = os.path.abspath(asked.pliant)
         self.direct = f"127.0.0.1:{cluster.ports[0]}"
         self.table = (asked.data / name).resolve()
         self.rows = self.table.read_bytes().split(b"\n")[1:-1]
-        self.topics, self.copies = fill(self.direct, name, self.rows)
+        self.topics, self.copies = produce(self.direct, name, self.rows, batch)
         self.ends = {topic: len(self.rows) * self.copies for topic in self.topics}
         self.columns = COLUMNS[name]
         self.values = {column: [value(row.decode(), at) for row in self.rows] for column, at in self.columns.items()}
@@ -279,14 +285,14 @@ class Bench:
             counters = self.network.stop()
         return found, idle, counted(counters)
 
-    def clients(self, transport, part, note):
+    def clients(self, transport, part, note, fetch=SIZES[0][1]):
         """librdkafka's consumers."""
         def run():
             door = self.door(transport, part)
             try:
                 told = subprocess.run(
                     [*self.network.near, sys.executable, __file__, "--consume", f"127.0.0.1:{door.port}", str(self.table),
-                     json.dumps(self.ends)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
+                     json.dumps(self.ends), str(fetch)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
                 found = json.loads(told.stdout)
                 ledgers = {topic: door.ledger(topic) for topic in self.topics if part < 1}
                 carried = door.ask("status")["kafka_responses_in_messages"]
@@ -296,14 +302,14 @@ class Bench:
 
         (found, ledgers, carried), idle, counters = self.watched(run)
         got = found["got"]
-        name = f"{self.name}, clients, {transport}, {part}"
+        name = f"{self.topics[0]}, clients, {transport}, {part}"
         note(f"{name}: rows as they were produced, in order, to the end", not found["wrong"])
         for topic, ledger in ledgers.items():
             lost = {offset for first, last in ledger[0]["lost_offsets"] for offset in range(first, last + 1)}
             note(f"{name}, {topic}: all but those that the ledger names, within the bound",
                  set(got[topic]) == set(range(self.ends[topic])) - lost
                  and ledger[0]["lost"] <= int(self.ends[topic] * (1 - part) + 1e-6))
-        note(f"{name}: responses in messages: {carried}", (carried > 0) == (TRANSPORTS[transport][0] == "messages"))
+        note(f"{name}: records travel as they should", (carried > 0) == (TRANSPORTS[transport][0] == "messages") or fetch < WHOLE)
         return self.summary(got, found["seconds"], idle, counters) | {"responses_in_messages": carried}
 
     def udp(self, note):
@@ -398,6 +404,8 @@ def write(record, experiments, page):
         files[figure] = measured(found, table)
         (folder / f"{figure}.toml").write_text(files[figure])
         tables |= {f"{figure} {name}": lines(rows) for name, rows in page_tables(found["tables"][table]).items()}
+    if "sizes" in found:
+        tables["sizes"] = lines(sizes_table(found["sizes"]))
     record.write_text(json.dumps(found | {"page": tables, "measured": files}, indent=1) + "\n")
     fill(page, tables)
 
@@ -415,6 +423,17 @@ def page_tables(of_table):
         errors.append([str(part), *(f"{median([error_of(run) for run in each]):.2%}".replace("%", " %") if each else ""
                                     for each in runs)])
     return {"seconds": (head, seconds), "errors": (head, errors)}
+
+
+def sizes_table(rows):
+    head = ["bytes of a batch", "of a fetch", "DCTCP-SD, s", "ATP, s", "lost by ATP", "responses in messages"]
+    table = []
+    for batch, fetch in SIZES:
+        dropped, atp = (rows[f"{transport}, {batch}, {fetch}"] for transport in ["DCTCP-SD", "ATP"])
+        middle = lambda runs, key: median([run[key] for run in runs])
+        table.append([f"{batch:,}", f"{fetch:,}", f"{middle(dropped, 'seconds'):.2f}", f"{middle(atp, 'seconds'):.2f}",
+                      f"{middle(atp, 'lost'):.1%}".replace("%", " %"), f"{middle(atp, 'responses_in_messages'):.0f}"])
+    return head, table
 
 
 def error_of(run):
@@ -447,7 +466,8 @@ def measured(found, table):
 
 def main():
     if sys.argv[1:2] == ["--consume"]:
-        return consume(sys.argv[2], list(json.loads(sys.argv[4])), json.loads(sys.argv[4]), sys.argv[3])
+        bootstrap, table, ends, fetch = sys.argv[2:]
+        return consume(bootstrap, list(json.loads(ends)), json.loads(ends), table, int(fetch))
     if sys.argv[1:2] == ["--udp"]:
         return udp_receive(sys.argv[2])
     if sys.argv[1:2] == ["--write"]:
@@ -457,7 +477,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--table", choices=FIGURES, action="append")
-    parser.add_argument("--what", choices=["clients", "flink"], action="append")
+    parser.add_argument("--what", choices=["clients", "flink", "sizes"], action="append")
     parser.add_argument("--transport", choices=[*TRANSPORTS, "UDP"], action="append")
     parser.add_argument("--part", type=float, action="append")
     parser.add_argument("--runs", type=int, default=3)
@@ -480,8 +500,18 @@ def main():
     try:
         cluster = Cluster(asked.folder.resolve(), 1)
         for table in asked.table or FIGURES:
+            whats = asked.what or ["clients", "flink", "sizes"]
             bench = Bench(asked, network, cluster, table)
-            for what in asked.what or ["clients", "flink"]:
+            if "sizes" in whats and table == "taxis.csv":
+                benches = {batch: Bench(asked, network, cluster, table, batch) for batch, _ in SIZES[1:]} | {WHOLE: bench}
+                rows = found["sizes"] = {}
+                for batch, fetch in SIZES * asked.runs:
+                    for transport in ["DCTCP-SD", "ATP"]:
+                        run = benches[batch].clients(transport, 0.5, note, fetch)
+                        rows.setdefault(f"{transport}, {batch}, {fetch}", []).append(run)
+                        print(table, "sizes", batch, fetch, transport, json.dumps(run), flush=True)
+                asked.record.write_text(json.dumps(found, indent=1) + "\n")
+            for what in [what for what in whats if what != "sizes"]:
                 cells = [(transport, part) for transport in asked.transport or TRANSPORTS
                          if transport in TRANSPORTS and (what, transport) != ("flink", "ATP, shared")
                          for part in ([1] if transport == "DCTCP" else asked.part or PARTS)]

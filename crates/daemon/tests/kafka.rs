@@ -498,7 +498,13 @@ impl DroppingSwitch {
                 relay.run_once(Duration::from_millis(10)).unwrap();
             }
             relay.switch().assert_conserved();
-            relay.switch().fabric().counters().flatten().map(|queue| queue.dropped.iter().map(|d| d.packets).sum::<u64>()).sum()
+            relay
+                .switch()
+                .fabric()
+                .counters()
+                .flatten()
+                .map(|queue| queue.dropped.iter().map(|d| d.packets).sum::<u64>())
+                .sum()
         });
         Self { stop, thread: Some(thread) }
     }
@@ -528,9 +534,12 @@ fn records_are_lost_on_the_way_within_the_bound() {
     let folder = tempfile::tempdir().unwrap();
     block_on(async {
         let alone = "message_line_rate = \"40Mbit/s\"\n";
-        for (name, more, when) in
-            [("shared", "", "congested"), ("early", "", "always"), ("alone", alone, "congested"), ("both", alone, "always")]
-        {
+        for (name, more, when) in [
+            ("shared", "", "congested"),
+            ("early", "", "always"),
+            ("alone", alone, "congested"),
+            ("both", alone, "always"),
+        ] {
             let class = format!("{}message_class = 1\n{more}", common::CLASS);
             let broker = broker_of_batches("delete", 8000).await;
             let door = format!(

@@ -31,7 +31,11 @@ pub struct Connection {
 impl Connection {
     /// Takes bytes of the client, in pieces of any size, and appends to `output` what the broker is to get.
     pub fn take_request(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.frames.take_request(bytes, &mut Lossless { fetches: &mut self.fetches, refused: &mut self.refused }, output)
+        self.frames.take_request(
+            bytes,
+            &mut Lossless { fetches: &mut self.fetches, refused: &mut self.refused },
+            output,
+        )
     }
 
     /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get. `place`
