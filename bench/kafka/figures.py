@@ -109,7 +109,8 @@ class Network:
 
 def sent_bytes():
     """Bytes that this host has sent to the switch."""
-    return int(Path("/sys/class/net/wire/statistics/tx_bytes").read_text())
+    [counters] = [line.split(":")[1].split() for line in Path("/proc/net/dev").read_text().splitlines() if "wire:" in line]
+    return int(counters[8])
 
 
 def idle_seconds():
@@ -503,7 +504,8 @@ def main():
             whats = asked.what or ["clients", "flink", "sizes"]
             bench = Bench(asked, network, cluster, table)
             if "sizes" in whats and table == "taxis.csv":
-                benches = {batch: Bench(asked, network, cluster, table, batch) for batch, _ in SIZES[1:]} | {WHOLE: bench}
+                benches = {batch: Bench(asked, network, cluster, table, batch) for batch in {batch for batch, _ in SIZES} - {WHOLE}}
+                benches[WHOLE] = bench
                 rows = found["sizes"] = {}
                 for batch, fetch in SIZES * asked.runs:
                     for transport in ["DCTCP-SD", "ATP"]:

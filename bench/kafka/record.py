@@ -33,9 +33,9 @@ def speeds(found):
             unit = next(name.rsplit(", ", 1)[1] for name in of_part if name.startswith(what))
             direct, through, relayed = (
                 of_part[f"{what}, {way}, {unit}"] for way in ("direct", "through the door", "by relays"))
-            rows.append([brokers, f"{what}, {unit}", f"{direct:,}", f"{through:,}", f"{through / direct:.2f}",
-                         f"{relayed:,}", f"{relayed / direct:.2f}"])
-    return ["brokers", "what", "direct", "through the door", "ratio", "by relays", "ratio"], rows
+            cells = [f"{direct:,}", f"{through:,}", f"{relayed:,}", f"{through / direct:.2f}", f"{relayed / direct:.2f}"]
+            rows.append([brokers, f"{what}, {unit}", *cells])
+    return ["brokers", "what", "direct", "door", "relays", "door / direct", "relays / direct"], rows
 
 
 def times(found):
