@@ -138,7 +138,7 @@ def produce(direct, name, rows, batch):
 
 
 def consume(bootstrap, topics, ends, table, fetch):
-    """Reads each topic by a consumer of its own, all at once. The last record of a batch is never left out, so each has its last.
+    """Reads each topic by a consumer of its own, all at once. The last record of a batch is never left out: each has its last.
     How long each took, and what it got: offsets, which have to come in order with the table's rows."""
     rows = Path(table).read_bytes().split(b"\n")[1:-1]
     ready, seconds, got, wrong = threading.Barrier(len(topics)), {}, {topic: [] for topic in topics}, []
@@ -310,7 +310,8 @@ class Bench:
             note(f"{name}, {topic}: all but those that the ledger names, within the bound",
                  set(got[topic]) == set(range(self.ends[topic])) - lost
                  and ledger[0]["lost"] <= int(self.ends[topic] * (1 - part) + 1e-6))
-        note(f"{name}: records travel as they should", (carried > 0) == (TRANSPORTS[transport][0] == "messages") or fetch < WHOLE)
+        in_messages = TRANSPORTS[transport][0] == "messages"
+        note(f"{name}: records travel as they should", (carried > 0) == in_messages or fetch < WHOLE)
         return self.summary(got, found["seconds"], idle, counters) | {"responses_in_messages": carried}
 
     def udp(self, note):
@@ -504,8 +505,8 @@ def main():
             whats = asked.what or ["clients", "flink", "sizes"]
             bench = Bench(asked, network, cluster, table)
             if "sizes" in whats and table == "taxis.csv":
-                benches = {batch: Bench(asked, network, cluster, table, batch) for batch in {batch for batch, _ in SIZES} - {WHOLE}}
-                benches[WHOLE] = bench
+                batches = {batch for batch, _ in SIZES}
+                benches = {batch: Bench(asked, network, cluster, table, batch) for batch in batches - {WHOLE}} | {WHOLE: bench}
                 rows = found["sizes"] = {}
                 for batch, fetch in SIZES * asked.runs:
                     for transport in ["DCTCP-SD", "ATP"]:

@@ -40,8 +40,8 @@ class Job:
         with open(self.output, "w") as output, open(folder / "flink.log", "a") as log:
             self.process = subprocess.Popen(
                 [*where, "java", f"-Dparallelism={parallelism}", "-Xmx600m", "--add-opens",
-                 "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", f"{folder}/flink-jars/*:{folder}/flink-classes", "Means", bootstrap,
-                 topic, mode, f"file://{checkpoints}", checkpoint, str(delay), *columns], stdout=output, stderr=log)
+                 "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp",
+                 f"{folder}/flink-jars/*:{folder}/flink-classes", "Means", bootstrap, topic, mode, f"file://{checkpoints}", checkpoint, str(delay), *columns], stdout=output, stderr=log)
 
     def last(self):
         """The last whole line: how many records, and of each column the sum and the sum of squares."""
