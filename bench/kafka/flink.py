@@ -35,13 +35,13 @@ DRAWN = {"value, mean": "0", "above 2, count": "0>2"}
 class Job:
     """A Flink job in a process of its own; what it prints goes to a file."""
 
-    def __init__(self, folder, bootstrap, topic, mode, checkpoints, checkpoint, delay, columns):
+    def __init__(self, folder, bootstrap, topic, mode, checkpoints, checkpoint, delay, columns, where=(), parallelism=2):
         self.output = folder / "flink.out"
         with open(self.output, "w") as output, open(folder / "flink.log", "a") as log:
             self.process = subprocess.Popen(
-                ["java", "-Xmx600m", "--add-opens", "java.base/java.util=ALL-UNNAMED", "--add-opens",
-                 "java.base/java.lang=ALL-UNNAMED", "-cp", f"{folder}/flink-jars/*:{folder}/flink-classes", "Means", bootstrap,
-                 topic, mode, f"file://{checkpoints}", checkpoint, str(delay), *columns], stdout=output, stderr=log)
+                [*where, "java", f"-Dparallelism={parallelism}", "-Xmx600m", "--add-opens",
+                 "java.base/java.util=ALL-UNNAMED", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp",
+                 f"{folder}/flink-jars/*:{folder}/flink-classes", "Means", bootstrap, topic, mode, f"file://{checkpoints}", checkpoint, str(delay), *columns], stdout=output, stderr=log)
 
     def last(self):
         """The last whole line: how many records, and of each column the sum and the sum of squares."""

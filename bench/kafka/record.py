@@ -31,9 +31,11 @@ def speeds(found):
         of_part = found[part]["speeds"]
         for what in sorted({name.split(", ")[0] for name in of_part}):
             unit = next(name.rsplit(", ", 1)[1] for name in of_part if name.startswith(what))
-            direct, through = (of_part[f"{what}, {way}, {unit}"] for way in ("direct", "through the door"))
-            rows.append([brokers, f"{what}, {unit}", f"{direct:,}", f"{through:,}", f"{through / direct:.2f}"])
-    return ["brokers", "what", "direct", "through the door", "ratio"], rows
+            direct, through, relayed = (
+                of_part[f"{what}, {way}, {unit}"] for way in ("direct", "through the door", "by relays"))
+            cells = [f"{direct:,}", f"{through:,}", f"{relayed:,}", f"{through / direct:.2f}", f"{relayed / direct:.2f}"]
+            rows.append([brokers, f"{what}, {unit}", *cells])
+    return ["brokers", "what", "direct", "door", "relays", "door / direct", "relays / direct"], rows
 
 
 def times(found):
@@ -61,23 +63,31 @@ def errors(found):
 TABLES = {"checks": checks, "speeds": speeds, "times": times, "errors": errors}
 
 
+def lines(table):
+    """A table as lines of a page, but for the one below its head."""
+    head, rows = table
+    return [f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in [head, *rows]]
+
+
+def fill(page, tables):
+    """Puts tables into a page, each between comments that name it."""
+    text = page.read_text()
+    for name, (head, *rows) in tables.items():
+        whole = "\n".join([head, "|" + "---|" * head.count(" | ") + "---|", *rows])
+        text, count = re.subn(
+            f"(<!-- {name} of [^\n]*-->\n).*?(<!-- end -->)", lambda found: found[1] + whole + "\n" + found[2], text,
+            flags=re.DOTALL)
+        assert count == 1, f"{page} has {count} tables named {name}"
+    page.write_text(text)
+
+
 def main():
     folder, record, *page = map(Path, sys.argv[1:])
     found = {part: json.loads((folder / f"{part}.json").read_text()) for part in PARTS}
-    tables = {}
-    for name, make in TABLES.items():
-        head, rows = make(found)
-        tables[name] = [f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |") for cells in [head, *rows]]
+    tables = {name: lines(make(found)) for name, make in TABLES.items()}
     record.write_text(json.dumps(found | {"tables": tables}, indent=1) + "\n")
     for path in page:
-        text = path.read_text()
-        for name, (head, *rows) in tables.items():
-            lines = "\n".join([head, "|" + "---|" * head.count(" | ") + "---|", *rows])
-            text, count = re.subn(
-                f"(<!-- {name} of [^\n]*-->\n).*?(<!-- end -->)", lambda found: found[1] + lines + "\n" + found[2], text,
-                flags=re.DOTALL)
-            assert count == 1, f"{path} has {count} tables named {name}"
-        path.write_text(text)
+        fill(path, tables)
 
 
 if __name__ == "__main__":

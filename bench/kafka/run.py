@@ -16,6 +16,7 @@ import random
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -55,17 +56,39 @@ def wait_for(port, process, log):
     raise SystemExit(f"nobody listens on port {port}: {log}")
 
 
+# The user of the listener with SASL, and how clients name it.
+USER = {"sasl.username": "alice", "sasl.password": "alice-secret"}
+# Of every broker's listener with SASL.
+SASL = f"""
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{USER["sasl.username"]}="{USER["sasl.password"]}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+STORE_PASSWORD = "of-the-store"
+
+
 class Cluster:
-    """Brokers in KRaft mode, each a controller too."""
+    """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, with TLS, and one for a relay,
+    at whose port it says it is."""
 
     def __init__(self, folder, count):
         self.jars = str(folder / "jars" / "*")
-        self.ports = free_ports(count)
-        controllers = free_ports(count)
+        ports = free_ports(6 * count)
+        self.ports, self.sasl_ports, self.tls_ports, self.relay_ports, self.relayed_ports, controllers = (
+            ports[n::6] for n in range(6))
+        store = folder / "broker.p12"
+        if not store.exists():
+            subprocess.run(
+                ["keytool", "-genkeypair", "-keyalg", "EC", "-dname", "CN=broker", "-keystore", str(store), "-storetype", "PKCS12",
+                 "-storepass", STORE_PASSWORD], check=True, capture_output=True)
         voters = ",".join(f"{n + 1}@127.0.0.1:{port}" for n, port in enumerate(controllers))
         cluster = self.java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
         self.processes = []
         for n, (port, controller) in enumerate(zip(self.ports, controllers)):
+            listeners = {"PLAINTEXT": port, "SASL": self.sasl_ports[n], "TLS": self.tls_ports[n]}
+            listens, advertises = ([f"{name}://127.0.0.1:{port}" for name, port in (listeners | more).items()] for more in (
+                {"RELAYED": self.relayed_ports[n], "CONTROLLER": controller}, {"RELAYED": self.relay_ports[n]}))
             home = folder / f"broker{n + 1}"
             shutil.rmtree(home, ignore_errors=True)
             home.mkdir()
@@ -74,9 +97,12 @@ class Cluster:
 process.roles=broker,controller
 node.id={n + 1}
 controller.quorum.voters={voters}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
+listeners={",".join(listens)}
+advertised.listeners={",".join(advertises)}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,RELAYED:PLAINTEXT,CONTROLLER:PLAINTEXT
+ssl.keystore.location={store}
+ssl.keystore.password={STORE_PASSWORD}
+{SASL}controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={home}/data
 offsets.topic.replication.factor={replicas}
@@ -87,7 +113,9 @@ transaction.state.log.num.partitions=3
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 """)
-            self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"))
+            user = f"SCRAM-SHA-256=[name={USER['sasl.username']},password={USER['sasl.password']}]"
+            self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
+                      "--add-scram", user)
             self.processes.append((self.start(home), port, home / "log"))
         for process, port, log in self.processes:
             wait_for(port, process, log)
@@ -112,29 +140,42 @@ auto.create.topics.enable=false
 class Door:
     """Two daemons; the first has the door. `of_door`, `of_exit` and `of_class` are more lines of their tables."""
 
-    def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class=""):
+    def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class="", hosts=None):
+        """`hosts` are for two hosts: the near one's address, that of the far one, and what runs a command on the near one."""
         self.pliant = pliant
         self.home = home = folder / "daemons"
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         subprocess.run([pliant, "keygen", str(home / "lab.key")], check=True, capture_output=True)
         near, far, self.port = free_ports(3)
+        near_host, far_host, self.on_near = hosts or ("127.0.0.1", "127.0.0.1", [])
         transport = f"[classes.bulk]\ntransport = \"dctcp\"\n{of_class}"
         (home / "far.toml").write_text(
-            f'listen = "127.0.0.1:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}'
+            f'listen = "{far_host}:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}'
             f'[exit]\nallow = ["127.0.0.1:*"]\n{of_exit}')
         (home / "near.toml").write_text(
-            f'listen = "127.0.0.1:{near}"\nkey = "lab.key"\ncontrol = "near.sock"\n[peers]\nfar = "127.0.0.1:{far}"\n{transport}'
+            f'listen = "{near_host}:{near}"\nkey = "lab.key"\ncontrol = "near.sock"\n'
+            f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
             f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
         self.processes = {}
         self.start("far")
         self.start("near")
-        wait_for(self.port, self.processes["near"], home / "near.log")
+        self.wait()
 
     def start(self, name):
         with open(self.home / f"{name}.log", "a") as log:
+            command = [self.pliant, "daemon", str(self.home / f"{name}.toml")]
             self.processes[name] = subprocess.Popen(
-                [self.pliant, "daemon", str(self.home / f"{name}.toml")], stdout=log, stderr=log)
+                [*self.on_near, *command] if name == "near" else command, stdout=log, stderr=log)
+
+    def wait(self):
+        """Until the near daemon answers: its door is open then."""
+        deadline = time.monotonic() + PATIENCE
+        asked = [self.pliant, "status", "--json", "--control", str(self.home / "near.sock")]
+        while subprocess.run(asked, capture_output=True).returncode:
+            if self.processes["near"].poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the near daemon does not answer: {(self.home / 'near.log').read_text()[-2000:]}")
+            time.sleep(0.05)
 
     def kill(self, name):
         self.processes[name].kill()
@@ -153,9 +194,36 @@ class Door:
             if not any(row["unsettled"] for row in told) or time.monotonic() > deadline:
                 return {row["partition"]: row for row in told}
 
+    def says(self, what):
+        """Whether the near daemon says it, now or soon."""
+        deadline = time.monotonic() + PATIENCE / 6
+        while what not in (self.home / "near.log").read_text():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
     def end(self):
         for name in self.processes:
             self.kill(name)
+
+
+class Relays:
+    """A pair of relays in front of each broker, TLS between them: what carries bytes and does nothing else."""
+
+    def __init__(self, folder, cluster):
+        self.processes = []
+        for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
+            [far] = free_ports(1)
+            for side, listens, leads in [("far", far, target), ("near", near, far)]:
+                command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
+                self.processes.append(subprocess.Popen(command))
+                wait_for(listens, self.processes[-1], folder / "go-relay.log")
+
+    def end(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
 
 def records(count, size, seed):
@@ -348,19 +416,30 @@ def main():
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--record", type=Path, help="where the result goes, as JSON")
     asked = parser.parse_args()
-    folder = asked.folder.resolve()
+    folder, pliant = asked.folder.resolve(), os.path.abspath(asked.pliant)
+    checks = {}
+
+    def note(name, good):
+        checks[name] = good
+        print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
+
     cluster = Cluster(folder, asked.brokers)
-    door = None
+    door = relays = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
-        door = Door(os.path.abspath(asked.pliant), folder, direct)
+        door = Door(pliant, folder, direct)
         through = f"127.0.0.1:{door.port}"
-        checks = check(cluster, direct, through, asked)
-        speeds = measure(direct, through, asked)
+        check(cluster, direct, through, asked, note)
+        relays = Relays(folder, cluster)
+        speeds = measure(
+            {"direct": direct, "through the door": through, "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
+        door.end()
+        if asked.brokers == 1:
+            secured(cluster, pliant, folder, note)
     finally:
-        if door:
-            door.end()
-        cluster.end()
+        for each in [door, relays, cluster]:
+            if each:
+                each.end()
     jars = (folder / "jars").glob("kafka_*.jar")
     versions = {name: importlib.metadata.version(name) for name in ["confluent-kafka", "kafka-python", "aiokafka"]}
     versions["librdkafka"] = confluent_kafka.libversion()[0]
@@ -374,13 +453,7 @@ def main():
     sys.exit(bool(wrong))
 
 
-def check(cluster, direct, through, asked):
-    checks = {}
-
-    def note(name, good):
-        checks[name] = good
-        print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
-
+def check(cluster, direct, through, asked, note):
     brokers = confluent_kafka.admin.AdminClient({"bootstrap.servers": through}).list_topics(timeout=PATIENCE).brokers
     ports = {broker.port for broker in brokers.values()}
     note("every broker is behind the door", len(ports) == asked.brokers and not ports & set(cluster.ports))
@@ -405,22 +478,94 @@ def check(cluster, direct, through, asked):
     committed = transactions(through, "transactions")
     got = librdkafka_consume(through, "transactions", len(committed))
     note("transactions: committed records and no other", sorted(got.values()) == sorted(committed))
-    return checks
 
 
-def measure(direct, through, asked):
-    """The same in turns, direct first; the median of three."""
+def handshake(port, version, mechanism):
+    """Kafka's answer to a handshake of SASL: the error's number."""
+    text = mechanism.encode()
+    body = struct.pack(">hhi", 17, version, 7) + struct.pack(">h", -1) + struct.pack(">h", len(text)) + text
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+        client.sendall(struct.pack(">i", len(body)) + body)
+        answer = client.recv(1000)
+    return struct.unpack(">h", answer[8:10])[0]
+
+
+def secured(cluster, pliant, folder, note):
+    """What a door says of SASL and TLS."""
+    door = Door(pliant, folder, f"127.0.0.1:{cluster.sasl_ports[0]}")
+    try:
+        through = f"127.0.0.1:{door.port}"
+        for mechanism in ["PLAIN", "SCRAM-SHA-256"]:
+            settings = {"bootstrap.servers": through, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism} | USER
+            topic = f"sasl-{mechanism}"
+            create(f"127.0.0.1:{cluster.ports[0]}", topic, 1)
+            producer = confluent_kafka.Producer(settings)
+            values = records(1000, 100, topic)
+            for value in values:
+                producer.produce(topic, value, partition=0)
+            left = producer.flush(PATIENCE)
+            consumer = confluent_kafka.Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
+            consumer.subscribe([topic])
+            got = []
+            deadline = time.monotonic() + PATIENCE
+            while len(got) < len(values) and time.monotonic() < deadline:
+                got += [message.value() for message in consumer.consume(1000, 0.2)]
+            consumer.close()
+            note(f"SASL, {mechanism}: consumed as produced through the door", left == 0 and got == values)
+            said = []
+            wrong = settings | {"sasl.password": "none", "error_cb": lambda error, said=said: said.append(error.code())}
+            client = confluent_kafka.admin.AdminClient(wrong)
+            while not said and time.monotonic() < deadline:
+                client.poll(0.2)
+            note(f"SASL, {mechanism}: a wrong password is told as the broker tells it",
+                 confluent_kafka.KafkaError._AUTHENTICATION in said)
+        reader = kafka.KafkaConsumer(
+            topic, bootstrap_servers=through, auto_offset_reset="earliest", security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256", sasl_plain_username=USER["sasl.username"],
+            sasl_plain_password=USER["sasl.password"], consumer_timeout_ms=PATIENCE * 1000)
+        got = [next(reader).value for _ in values]
+        reader.close()
+        note("SASL, SCRAM-SHA-256, kafka-python: the same", got == values)
+        for version, mechanism, said in [(1, "GSSAPI", "GSSAPI (Kerberos)"), (0, "PLAIN", "SASL in version 0")]:
+            error = handshake(door.port, version, mechanism)
+            note(f"SASL, {mechanism} of version {version}: the client gets Kafka's error 33 ({error})", error == 33)
+            note(f"SASL, {mechanism} of version {version}: the daemon says why", door.says(said))
+        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
+            client.sendall(b"\x16\x03\x01\x02\x00")
+            try:
+                ended = client.recv(100) == b""
+            except ConnectionResetError:
+                ended = True
+        note("a client that speaks TLS: its connection ends, and the daemon says why", ended and door.says("the client speaks TLS"))
+    finally:
+        door.end()
+    door = Door(pliant, folder, f"127.0.0.1:{cluster.tls_ports[0]}")
+    try:
+        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
+            client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            try:
+                ended = client.recv(100) == b""
+            except ConnectionResetError:
+                ended = True
+        note("a broker that speaks TLS: the connection ends, and the daemon says why", ended and door.says("the broker speaks TLS"))
+    finally:
+        door.end()
+
+
+def measure(ways, asked):
+    """The same by each way in turns; the median of three."""
     speeds = {}
     replicas = min(3, asked.brokers)
+    direct = ways["direct"]
     for size in [100, 1000]:
         topic, count = f"speed-{size}", 200_000_000 // size
         create(direct, topic, replicas)
         librdkafka_produce(direct, topic, records(count, size, topic), "none")
-        runs = [[consume_rate(way, topic, count) for way in (direct, through)] for _ in range(3)]
-        for number, way in enumerate(["direct", "through the door"]):
+        runs = [[consume_rate(way, topic, count) for way in ways.values()] for _ in range(3)]
+        for number, way in enumerate(ways):
             speeds[f"consume {size} B, {way}, records/s"] = round(sorted(run[number] for run in runs)[1])
-    runs = [[produce_times(way, "speed-100", 1000) for way in (direct, through)] for _ in range(3)]
-    for number, way in enumerate(["direct", "through the door"]):
+    runs = [[produce_times(way, "speed-100", 1000) for way in ways.values()] for _ in range(3)]
+    for number, way in enumerate(ways):
         speeds[f"produce p99, {way}, ms"] = round(sorted(run[number][989] for run in runs)[1], 2)
         speeds[f"produce p50, {way}, ms"] = round(sorted(run[number][499] for run in runs)[1], 2)
     for name, value in speeds.items():

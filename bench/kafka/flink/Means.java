@@ -16,9 +16,10 @@ import org.apache.flink.util.Collector;
  * Sums over the records of a topic, with state and checkpoints: how many records there were, and of each column that is
  * asked for the sum and the sum of squares. A line for each record says what they came to with it.
  *
- * <p>Usage: Means BOOTSTRAP TOPIC bounded|streaming CHECKPOINTS CHECKPOINT DELAY COLUMN... CHECKPOINT is where it goes on,
- * or `-`. DELAY is how many microseconds each record takes. A COLUMN is the number of a field of comma-separated values,
- * `4`; or a condition about one, which counts as 1 or 0: `9=cash`, `6>1000`.
+ * <p>Usage: Means BOOTSTRAP TOPIC[,TOPIC...] bounded|streaming CHECKPOINTS CHECKPOINT DELAY COLUMN... CHECKPOINT is where
+ * it goes on, or `-`. DELAY is how many microseconds each record takes. A COLUMN is the number of a field of comma-separated
+ * values, `4`; or a condition about one, which counts as 1 or 0: `9=cash`, `6>1000`. The property `parallelism` is how many
+ * subtasks read.
  */
 public class Means {
     public static void main(String[] arguments) throws Exception {
@@ -32,10 +33,10 @@ public class Means {
             settings.setString("execution.state-recovery.path", arguments[4]);
         }
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment(settings);
-        environment.setParallelism(2);
+        environment.setParallelism(Integer.getInteger("parallelism", 2));
         var source = KafkaSource.<String>builder()
             .setBootstrapServers(arguments[0])
-            .setTopics(arguments[1])
+            .setTopics(arguments[1].split(","))
             .setGroupId("flink-" + arguments[1])
             .setStartingOffsets(OffsetsInitializer.earliest())
             .setProperty("check.crcs", "true")

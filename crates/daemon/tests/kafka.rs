@@ -3,15 +3,27 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use common::{CLASS, PROXY, Pair, block_on};
 use pliant_daemon::control::{KafkaLedger, Request, request};
 use pliant_net::bundle::{BundleClass, BundleNode, BundleStream, IncomingMessages};
+use pliant_net::clock::SharedClock;
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
+use pliant_net::switch::forwarder::DEFAULT_FRAMES;
+use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
+use pliant_net::switch::{
+    FabricConfig, FaultConfig, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig, WireSize,
+};
 use pliant_net::transfer::Settings;
 use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::switch::plan::SchedulerConfig;
+use pliant_proto::switch::{QueueConfig, QueuePlan};
+use pliant_proto::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -456,6 +468,135 @@ fn records_travel_in_messages() {
     });
 }
 
+/// A switch on loopback between two daemons: 20 Mbit/s each way, class 0 in a long queue, all others in one of five packets.
+/// It runs until it is dropped.
+struct DroppingSwitch {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl DroppingSwitch {
+    /// Between `near` and `far`, of which the far one is reached at `way`.
+    fn start(near: SocketAddr, far: SocketAddr, way: SocketAddr) -> Self {
+        let queue = |name, packets| QueueConfig::tail_drop(name, packets);
+        let scheduler = SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1538 };
+        let plan = QueuePlan::per_class(vec![queue("accurate", 1000), queue("early", 5)], scheduler);
+        let link = |port: u16| LinkConfig {
+            name: format!("port {port}"),
+            owner: 0,
+            to: NextHop::Port(port),
+            rate: "20Mbit/s".parse().unwrap(),
+            delay: Span::ZERO,
+            plan: 0,
+        };
+        let v4 = |address: SocketAddr| match address {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => panic!("loopback is IPv4 here"),
+        };
+        let config = RelayConfig {
+            switch: SwitchConfig {
+                fabric: FabricConfig {
+                    plans: vec![plan],
+                    links: vec![link(0), link(1)],
+                    ingress: vec![Ingress::Node(0); 2],
+                    routes: vec![vec![vec![0], vec![1]]],
+                    load_balancing: LoadBalancing::Ecmp,
+                    seed: 1,
+                },
+                ports: vec!["near".to_owned(), "far".to_owned()],
+                faults: FaultConfig::default(),
+                frames: DEFAULT_FRAMES,
+                frame_bytes: 2048,
+                sample_interval: None,
+            },
+            ports: vec![
+                RelayPort { host: v4(near), alias: v4(free_udp()) },
+                RelayPort { host: v4(far), alias: v4(way) },
+            ],
+            wire_size: WireSize::default(),
+        };
+        let mut relay = Relay::open(&config, SharedClock::start()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                relay.run_once(Duration::from_millis(10)).unwrap();
+            }
+            relay.switch().assert_conserved();
+            relay
+                .switch()
+                .fabric()
+                .counters()
+                .flatten()
+                .map(|queue| queue.dropped.iter().map(|d| d.packets).sum::<u64>())
+                .sum()
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    /// How many packets its queues have dropped; it ends.
+    fn dropped(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for DroppingSwitch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// An address of loopback at which nobody receives.
+fn free_udp() -> SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Records travel in messages through queues that drop: on a path that others share, and as ATP's paper has it. What is lost is
+/// within the bound, the ledger names it, and the same fetch gets the same.
+#[test]
+fn records_are_lost_on_the_way_within_the_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let alone = "message_line_rate = \"40Mbit/s\"\n";
+        for (name, more, when) in [
+            ("shared", "", "congested"),
+            ("early", "", "always"),
+            ("alone", alone, "congested"),
+            ("both", alone, "always"),
+        ] {
+            let class = format!("{}message_class = 1\n{more}", common::CLASS);
+            let broker = broker_of_batches("delete", 8000).await;
+            let door = format!(
+                "{class}[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\nbootstrap = \"{broker}\"\nclass = \"bulk\"\n\
+                 [kafka.topics.clicks]\nmin_delivery = 0.8\n{MESSAGES}when = \"{when}\"\n"
+            );
+            let ledger = folder.path().join(name);
+            let exit = format!("{class}[exit]\nallow = [\"127.0.0.1:*\"]\nkafka_ledger = \"{}\"\n", ledger.display());
+            let way = free_udp();
+            let pair = Pair::with_way(&door, &exit, Some(way)).await;
+            let switch = DroppingSwitch::start(pair.near.address(), pair.far.address(), way);
+            let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+            let mut got = Vec::new();
+            for fetch in 0..8 {
+                got.push(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap());
+            }
+            let ledger = settled(&pair, 0).await;
+            let lost = u64::from(8 * 8000 - got.iter().sum::<u32>());
+            assert_eq!((ledger.fetched, ledger.lost), (64_000, lost), "{name} {got:?}");
+            assert!((1..=12_800).contains(&lost), "{name}: {lost}");
+            let named: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
+            assert_eq!(named as u64, lost, "{name}");
+            for fetch in 0..8 {
+                assert_eq!(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap(), got[fetch as usize], "{name}");
+            }
+            assert!(pair.far.status().kafka_responses_in_messages >= 7, "{name}");
+            let dropped = switch.dropped();
+            assert!(dropped > 0, "{name}: the switch has dropped nothing");
+        }
+    });
+}
+
 /// An exit without a ledger carries nothing in messages, and all come.
 #[test]
 fn an_exit_without_a_ledger_has_no_messages() {
@@ -480,6 +621,7 @@ async fn a_door(far: SocketAddr, broker: SocketAddr) -> (BundleNode, IncomingMes
         name: "bulk".to_owned(),
         flow: FlowSettings::default(),
         message_class: 0,
+        message_line_rate: None,
         schedule: DaySchedule::default(),
         max_streams: 100,
         window_budget: 16 << 20,

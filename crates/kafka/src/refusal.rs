@@ -17,6 +17,21 @@ pub enum Refusal {
     /// The client speaks TLS.
     #[error("the client speaks TLS, which a Kafka door does not end; use a listener without TLS")]
     Tls,
+    /// The broker speaks TLS.
+    #[error("the broker speaks TLS, which a Kafka door does not begin; lead it to a listener without TLS")]
+    BrokerTls,
+    /// The client asks for Kerberos.
+    #[error(
+        "the client asks for SASL with GSSAPI (Kerberos), which binds the broker's name; the broker was made to refuse it: use \
+         PLAIN, SCRAM or OAUTHBEARER"
+    )]
+    Kerberos,
+    /// The client begins SASL in version 0.
+    #[error(
+        "the client begins SASL in version 0, whose tokens travel without headers; the broker was made to refuse it: use a \
+         client of Kafka 1.0 or newer"
+    )]
+    SaslTokens,
     /// A frame is longer than any of Kafka's, or than what may be kept.
     #[error("a frame of {bytes} bytes is too long (at most {most}); is this Kafka's protocol?")]
     Oversized {

@@ -33,6 +33,8 @@ pub(super) struct ClassTable {
     class: u8,
     #[serde(default)]
     message_class: Option<u8>,
+    #[serde(default, deserialize_with = "some_from_text")]
+    message_line_rate: Option<Rate>,
     #[serde(default = "default_mtu")]
     mtu: u16,
     #[serde(default = "default_streams")]
@@ -121,6 +123,7 @@ impl ClassTable {
             name: name.to_owned(),
             flow,
             message_class: self.message_class.unwrap_or(self.class),
+            message_line_rate: self.message_line_rate,
             schedule: schedule.map_err(wrong)?,
             max_streams: self.max_streams,
             window_budget: self.memory.0,

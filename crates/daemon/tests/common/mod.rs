@@ -30,12 +30,17 @@ impl Pair {
 
     /// Both sides' files but for what every file has.
     pub async fn with(near: &str, far: &str) -> Self {
+        Self::with_way(near, far, None).await
+    }
+
+    /// The same, where the near side calls the far one at another address than its own, if there is one.
+    pub async fn with_way(near: &str, far: &str, way: Option<SocketAddr>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("key");
         std::fs::write(&key, format!("preshared {}", "0a".repeat(32))).unwrap();
         std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
         let far = start(folder.path(), "far", far).await;
-        let peers = format!("[peers]\nhostb = \"{}\"\n", far.address());
+        let peers = format!("[peers]\nhostb = \"{}\"\n", way.unwrap_or(far.address()));
         let near = start(folder.path(), "near", &format!("{peers}{near}")).await;
         Self { near, far, folder }
     }

@@ -159,6 +159,10 @@ impl<K: Copy> Frames<K> {
                 let (taken, rest) = bytes.split_at(bytes.len().min(RESPONSE_HEAD - head.len()));
                 head.extend_from_slice(taken);
                 bytes = rest;
+                // An alert of TLS 1.x, by which a broker answers what is none: shorter than a head.
+                if matches!(head[..], [21, 3, 0..=4, ..]) {
+                    return Err(Refusal::BrokerTls);
+                }
                 if head.len() < RESPONSE_HEAD {
                     continue;
                 }

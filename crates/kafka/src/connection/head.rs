@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) correlation: i32,
     /// Whether it has a response: a produce request with acks = 0 has none.
     pub(super) answered: bool,
-    /// Whether the broker gets another request in its place.
+    /// Whether the broker may get another request in its place.
     pub(super) replaced: bool,
 }
 
@@ -36,7 +36,12 @@ impl Request {
         }
         let (key, version, correlation) = (i16_at(head, 4), i16_at(head, 6), i32_at(head, 8));
         let api: &Api = api::api(key).ok_or(Refusal::UnknownKey(key))?;
-        let replaced = key == api::API_VERSIONS && !api.knows(version);
+        let replaced = match key {
+            api::API_VERSIONS => !api.knows(version),
+            // Kerberos, and version 0, are refused by the broker itself.
+            api::SASL_HANDSHAKE => version == 0 || api.knows(version),
+            _ => false,
+        };
         if !api.knows(version) && !replaced {
             return Err(Refusal::UnknownVersion { api: api.name, version });
         }

@@ -8,22 +8,34 @@ pub use lossy::{Fetched, LossyConnection, Thinner, TopicName};
 pub(crate) use lossy::{OLDEST_FETCH, fetch};
 
 use self::frames::{Due, Frames, HandleRequests, Pending, write_response};
-use self::head::{FIXED_HEAD, Request};
+use self::head::{FIXED_HEAD, Request, i16_at};
 use crate::api;
 use crate::refusal::Refusal;
 use crate::rewrite::{Advertised, Kind, Local, rewrite};
+use crate::walk::Walk;
+
+/// A mechanism of SASL that binds the broker's name, which a client of a door does not know.
+const KERBEROS: &str = "GSSAPI";
+/// A mechanism that no broker has: whoever asks for it is told so by Kafka's own error, with those that there are.
+const NO_MECHANISM: &str = "NOT-THROUGH-A-DOOR";
 
 /// A client's connection with a broker.
 #[derive(Debug, Default)]
 pub struct Connection {
     frames: Frames<Kind>,
     fetches: bool,
+    /// Why the broker was made to refuse the client.
+    refused: Option<Refusal>,
 }
 
 impl Connection {
     /// Takes bytes of the client, in pieces of any size, and appends to `output` what the broker is to get.
     pub fn take_request(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.frames.take_request(bytes, &mut Lossless { fetches: &mut self.fetches }, output)
+        self.frames.take_request(
+            bytes,
+            &mut Lossless { fetches: &mut self.fetches, refused: &mut self.refused },
+            output,
+        )
     }
 
     /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get. `place`
@@ -55,9 +67,9 @@ impl Connection {
         self.frames.pass(count);
     }
 
-    /// The client has ended. An error says that it did so within a frame.
+    /// The client has ended. An error says that it did so within a frame, or why the broker has refused it.
     pub fn end_requests(&self) -> Result<(), Refusal> {
-        self.frames.end_requests()
+        self.refused.clone().map_or_else(|| self.frames.end_requests(), Err)
     }
 
     /// The broker has ended. An error says that it did so within a frame.
@@ -76,9 +88,10 @@ impl Connection {
     }
 }
 
-/// All requests pass, but for an ApiVersions of a version that is not known.
+/// All requests pass, but for an ApiVersions of a version that is not known, and handshakes of SASL that a door cannot carry.
 struct Lossless<'c> {
     fetches: &'c mut bool,
+    refused: &'c mut Option<Refusal>,
 }
 
 impl HandleRequests<Kind> for Lossless<'_> {
@@ -86,7 +99,7 @@ impl HandleRequests<Kind> for Lossless<'_> {
         let Request { key, version, correlation, answered, replaced } = request;
         *self.fetches |= key == api::FETCH;
         if answered {
-            due.expect(if replaced {
+            due.expect(if replaced && key == api::API_VERSIONS {
                 Pending { correlation, version: 0, kind: Some(Kind::ApiVersions { refused: true }) }
             } else {
                 Pending { correlation, version, kind: Kind::of(key, version) }
@@ -95,11 +108,38 @@ impl HandleRequests<Kind> for Lossless<'_> {
         Ok(replaced)
     }
 
-    /// The broker is asked in version 0, and the client is told so, by which it learns what to use (KIP-511).
     fn collected(&mut self, frame: &[u8], _: &mut Due<Kind>, output: &mut Vec<u8>) -> Result<(), Refusal> {
+        if i16_at(frame, 4) == api::SASL_HANDSHAKE {
+            return self.handshake(frame, output);
+        }
+        // The broker is asked in version 0, and the client is told so, by which it learns what to use (KIP-511).
         let mut asked = frame[4..FIXED_HEAD].to_vec();
         asked[2..4].copy_from_slice(&0i16.to_be_bytes());
         asked.extend((-1i16).to_be_bytes()); // no client_id
+        output.extend((asked.len() as i32).to_be_bytes());
+        output.extend(asked);
+        Ok(())
+    }
+}
+
+impl Lossless<'_> {
+    /// A client says by which mechanism it will authenticate.
+    fn handshake(&mut self, frame: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
+        let mut asked = Vec::new();
+        let mut walk = Walk::new(&frame[4..], &mut asked, false);
+        walk.copy(FIXED_HEAD - 4)?;
+        walk.copy_string()?; // client_id
+        let mechanism = walk.take_string()?;
+        *self.refused = match (i16_at(frame, 6), mechanism) {
+            (0, _) => Some(Refusal::SaslTokens),
+            (_, Some(KERBEROS)) => Some(Refusal::Kerberos),
+            _ => None,
+        };
+        if self.refused.is_none() {
+            output.extend_from_slice(frame);
+            return Ok(());
+        }
+        walk.put_string(Some(NO_MECHANISM));
         output.extend((asked.len() as i32).to_be_bytes());
         output.extend(asked);
         Ok(())

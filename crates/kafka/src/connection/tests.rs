@@ -257,7 +257,7 @@ fn what_is_not_kafka_or_not_known_is_refused_by_name() {
         (request(900, 0, 1, &[]), Refusal::UnknownKey(900)),
         (request(1, 19, 1, &[]), Refusal::UnknownVersion { api: "Fetch", version: 19 }),
         (request(1, -1, 1, &[]), Refusal::UnknownVersion { api: "Fetch", version: -1 }),
-        (request(17, 0, 1, &[]), Refusal::UnknownVersion { api: "SaslHandshake", version: 0 }),
+        (request(17, 2, 1, &[]), Refusal::UnknownVersion { api: "SaslHandshake", version: 2 }),
         (request(0, 9, 1, &[0, 9, b'c']), Refusal::Truncated),
     ] {
         let mut connection = Connection::default();
@@ -289,6 +289,48 @@ fn brokers_of_a_response_are_bounded() {
     assert!(through(3, 0, &response(7, false, &brokers(1 << 16), 0), 1 << 20).is_ok());
     let refused = through(3, 0, &response(7, false, &brokers((1 << 16) + 1), 0), 1 << 20);
     assert!(matches!(&refused, Err(Refusal::Broker(why)) if why.contains("more than 65536 times")), "{refused:?}");
+}
+
+/// Handshakes of SASL go as they are, but for Kerberos and for version 0: of these the broker hears a mechanism that it does not
+/// have, so that the client gets Kafka's own error, and the door says why when the client has gone.
+#[test]
+fn handshakes_that_a_door_cannot_carry_are_refused_by_the_broker() {
+    let handshake = |version, mechanism: &str| {
+        let body = [&[0, 1, b'c'][..], &(mechanism.len() as i16).to_be_bytes(), mechanism.as_bytes()].concat();
+        request(17, version, 7, &body)
+    };
+    for (version, mechanism, refusal) in [
+        (1, "PLAIN", None),
+        (1, "SCRAM-SHA-256", None),
+        (1, "OAUTHBEARER", None),
+        (1, "GSSAPI", Some(Refusal::Kerberos)),
+        (0, "PLAIN", Some(Refusal::SaslTokens)),
+    ] {
+        let mut connection = Connection::default();
+        let mut asked = Vec::new();
+        for byte in handshake(version, mechanism) {
+            connection.take_request(&[byte], &mut asked).unwrap();
+        }
+        let heard = if refusal.is_some() { NO_MECHANISM } else { mechanism };
+        assert_eq!(asked, handshake(version, heard));
+        // No such mechanism (33), but PLAIN.
+        let frame = [&15i32.to_be_bytes()[..], &7i32.to_be_bytes(), &[0, 33, 0, 0, 0, 1, 0, 5], b"PLAIN"].concat();
+        let frame = [&(frame.len() as i32 - 4).to_be_bytes()[..], &frame[4..]].concat();
+        let mut told = Vec::new();
+        connection.take_response(&frame, door, &mut told).unwrap();
+        assert_eq!((told, connection.pending()), (frame, 0));
+        assert_eq!(connection.end_requests().err(), refusal);
+    }
+    let cut = handshake(1, "PLAIN");
+    let cut = [&(cut.len() as i32 - 5).to_be_bytes()[..], &cut[4..cut.len() - 1]].concat();
+    assert_eq!(Connection::default().take_request(&cut, &mut Vec::new()), Err(Refusal::Truncated));
+}
+
+/// A broker whose listener wants TLS answers with an alert, shorter than a response's head.
+#[test]
+fn a_broker_that_speaks_tls_is_named() {
+    assert_eq!(through(12, 4, &[21, 3, 3, 0, 2, 2, 80], 1), Err(Refusal::BrokerTls));
+    assert_eq!(through(12, 4, &[21, 3, 3, 0, 2, 2, 80], 99), Err(Refusal::BrokerTls));
 }
 
 #[test]

@@ -5,9 +5,14 @@ use std::io;
 use pliant_proto::contract::schedule::{DaySchedule, TimeOfDay};
 
 use pliant_proto::contract::Contract;
+use pliant_proto::packet::CLASSES;
+use pliant_proto::units::Rate;
 
 use super::multiplexer::MultiplexerConfig;
 use crate::flow::{Classes, FlowSettings, Protocol, SocketTransport};
+
+/// The last class behind which there are those of ATP's other priorities and its backup.
+const MAX_ALONE: u8 = CLASSES as u8 - 7;
 
 /// A class: a transport, a contract and limits.
 #[derive(Clone, Debug)]
@@ -18,6 +23,9 @@ pub struct BundleClass {
     pub flow: FlowSettings,
     /// Traffic class of packets of messages: what a queue may drop rather than let wait.
     pub message_class: u8,
+    /// The rate of this host's link, if that class and the six above it have queues of their own that drop early: then messages
+    /// [are sent from it on](FlowSettings::drops_early).
+    pub message_line_rate: Option<Rate>,
     /// Greatest rates by time of day; whoever owns the node brings the class [as it is then](Self::at).
     pub schedule: DaySchedule,
     /// Most streams that a peer may have open.
@@ -40,6 +48,9 @@ impl BundleClass {
         }
         if self.flow.transport.protocol() != Protocol::Tcp {
             return wrong(format!("{} does not carry streams", self.flow.transport.name()));
+        }
+        if self.message_line_rate.is_some() && self.message_class > MAX_ALONE {
+            return wrong(format!("with message_line_rate, message_class is at most {MAX_ALONE}: six more follow it"));
         }
         if self.flow.contract.min_delivery < 1.0 {
             return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
@@ -65,6 +76,8 @@ impl BundleClass {
             transport: SocketTransport::Atp,
             contract: Contract { max_rate: self.flow.contract.max_rate, ..Contract::default() },
             classes: Classes { data: self.message_class, ..self.flow.classes },
+            line_rate: self.message_line_rate,
+            drops_early: self.message_line_rate.is_some(),
             ..self.flow.clone()
         }
     }
@@ -77,4 +90,32 @@ impl BundleClass {
 
 pub(super) fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages have queues to themselves, or give way on a path that others share; their classes must all be there.
+    #[test]
+    fn messages_are_sent_as_their_queues_are() {
+        let shared = BundleClass {
+            name: "bulk".to_owned(),
+            flow: FlowSettings::default(),
+            message_class: MAX_ALONE,
+            message_line_rate: None,
+            schedule: DaySchedule::default(),
+            max_streams: 1,
+            window_budget: 0,
+            max_unread: 0,
+        };
+        assert!(!shared.messages().drops_early && shared.check().is_ok());
+        let alone = BundleClass { message_line_rate: Some(Rate::from_gbit_per_sec(1)), ..shared.clone() };
+        let flow = alone.messages();
+        assert_eq!((flow.drops_early, flow.line_rate), (true, Some(Rate::from_gbit_per_sec(1))));
+        assert!(alone.check().is_ok());
+        let high = BundleClass { message_class: MAX_ALONE + 1, ..alone };
+        assert!(high.check().unwrap_err().to_string().contains("message_class is at most 25"));
+        assert!(BundleClass { message_line_rate: None, ..high }.check().is_ok());
+    }
 }

@@ -63,6 +63,9 @@ pub struct FlowSettings {
     pub mtu: u16,
     /// Rate of this side's link: what credits fill (a receiver without it has none to give), and ATP's greatest rate.
     pub line_rate: Option<Rate>,
+    /// Whether the queues of its class and of the six above it are its own and drop early, as ATP's switch has them. ATP then
+    /// sends as in its paper: from `line_rate` on, slowed by losses alone, with priorities and a backup sub-flow. Default false.
+    pub drops_early: bool,
     /// Traffic classes.
     pub classes: Classes,
     /// Most bytes that a receiver holds out of order or unread, at least 64 kB. Default 1 MiB.
@@ -90,6 +93,7 @@ impl Default for FlowSettings {
             contract: Contract::default(),
             mtu: 1200,
             line_rate: None,
+            drops_early: false,
             classes: Classes::default(),
             receive_buffer: 1 << 20,
             min_rto: Span::from_ms(50),
@@ -373,18 +377,23 @@ impl FlowSettings {
 
     fn atp(&self, path: Path) -> Arc<AtpConfig> {
         let max_loss = self.loss_bound().unwrap_or(LossBound::RELIABLE);
-        Arc::new(AtpConfig {
+        let full = AtpConfig {
             payload: path.payload(self.mtu),
             wire: path.wire(self.mtu),
-            data_class: Self::class(self.classes.data).with_ecn(Ecn::Ect0),
+            data_class: Self::class(self.classes.data),
             control_class: Self::class(self.classes.control),
-            rate_control: Some(RateControlConfig::wan()),
-            priorities: 1,
-            backup: false,
             timer: WAN_TIMER,
             reassembly_limit: self.receive_buffer,
             delivery_limit: (!self.auto_consume).then_some(self.receive_buffer * WAITING_BUFFERS),
             ..AtpConfig::full(max_loss, self.line_rate.unwrap_or(DEFAULT_LINE_RATE))
+        };
+        Arc::new(if self.drops_early {
+            let rate_control = RateControlConfig { min_window: Span::from_ms(1), ..RateControlConfig::default() };
+            AtpConfig { rate_control: Some(rate_control), ..full }
+        } else {
+            let data_class = full.data_class.with_ecn(Ecn::Ect0);
+            let rate_control = Some(RateControlConfig::wan());
+            AtpConfig { data_class, rate_control, priorities: 1, backup: false, ..full }
         })
     }
 

@@ -22,6 +22,7 @@ fn class(name: &str) -> BundleClass {
     BundleClass {
         name: name.into(),
         message_class: 0,
+        message_line_rate: None,
         schedule: DaySchedule::default(),
         flow: FlowSettings::default(),
         max_streams: 64,

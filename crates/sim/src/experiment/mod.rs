@@ -73,6 +73,22 @@ pub struct Experiment {
     for_ci: Option<BTreeSet<Arc<Job>>>,
 }
 
+/// What the file at `path` takes from another that was measured.
+fn measured(
+    document: &Document,
+    spec: &ExperimentSpec,
+    library: &Library,
+    path: &str,
+) -> Result<toml::Table, ScenarioError> {
+    let Some(relative) = &spec.measured else { return Ok(toml::Table::new()) };
+    let other = Library::resolve(path, relative);
+    let Some((shown, text)) = library.read(&other) else {
+        let paths: Vec<String> = library.paths().map(str::to_owned).collect();
+        return Err(document.error("measured", suggest::unknown("file", &other, &paths)));
+    };
+    Ok(Document::parse(text, shown)?.root().as_table().cloned().unwrap_or_default())
+}
+
 impl Experiment {
     /// Reads a file of `library` and checks all of it: its keys, its runs' scenarios, every name in every expression.
     pub fn load(library: &Library, paper: &str, figure: &str, size: Size) -> Result<Self, ScenarioError> {
@@ -101,6 +117,15 @@ impl Experiment {
                 let at = format!("{}.parameters.{name}", size.name());
                 return Err(document.error(&at, suggest::unknown("parameter", name, &names)));
             }
+        }
+        for (name, value) in measured(&document, &spec, library, &path)? {
+            let refuse = |why| document.error("measured", why);
+            evaluate::check_name(&name).map_err(refuse)?;
+            let taken = parameters.contains_key(&name) || spec.axes.contains_key(&name);
+            if taken {
+                return Err(refuse(format!("`{name}` is a name of this file too")));
+            }
+            parameters.insert(name, value);
         }
         let (paper, figure) = (paper.to_owned(), figure.to_owned());
         let for_ci = None;

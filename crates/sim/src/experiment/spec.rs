@@ -33,6 +33,8 @@ pub(super) struct ExperimentSpec {
     /// Constants for expressions.
     #[serde(default)]
     pub(super) parameters: Table,
+    /// The path of a file of further constants, which were measured elsewhere.
+    pub(super) measured: Option<String>,
     #[serde(default)]
     pub(super) quick: SizeSpec,
     #[serde(default)]

@@ -363,6 +363,30 @@ fn figures_share_a_scenario() {
     assert!(error.contains("fig4.toml:1: `scenario`: unknown file `paper/fig9.toml`"), "{error}");
 }
 
+/// Constants that were measured elsewhere come from a file of their own; a name means one thing.
+#[test]
+fn measured_constants_come_from_another_file() {
+    let figure = |measured: &str, more: &str| {
+        format!(
+            "title = \"T\"\nsection = \"1\"\nsetup = \"S.\"\nmeasured = \"{measured}\"\n{more}\n[[claims]]\n\
+             claim = \"half as long\"\npaper = 0.5\nours = 'seconds[1] / seconds[0]'\n"
+        )
+    };
+    let load = |figure: &str| {
+        let files = [("paper/fig1.toml", figure), ("paper/measured/fig1.toml", "seconds = [4, 2.0]\nby = \"hand\"\n")];
+        Experiment::load(&Library::embedded(&files), "paper", "fig1", Size::Quick)
+    };
+    let outcome = load(&figure("measured/fig1.toml", "")).unwrap().evaluate(simulate).unwrap();
+    assert_eq!(outcome.claims[0].verdict, Verdict::Agrees);
+    for (measured, more, why) in [
+        ("measured/fig2.toml", "", "unknown file `paper/measured/fig2.toml`"),
+        ("measured/fig1.toml", "parameters = { seconds = 1 }", "`seconds` is a name of this file too"),
+    ] {
+        let error = load(&figure(measured, more)).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 /// Records keep what each size found, the document prefers the full one, and a round trip changes nothing.
 #[test]
 fn records_become_a_document() {
