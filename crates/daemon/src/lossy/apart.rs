@@ -1,31 +1,25 @@
 //! A client's connection whose records travel apart from the stream: the exit's end.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pliant_kafka::LossyConnection;
 use pliant_kafka::apart::Report;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout};
 
+use super::both::{SharedBoth, take_response, turn};
 use super::carrying::Outgoing;
 use super::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use super::exit::LossyExit;
-use super::thinner::ConnectionThinner;
-use super::{take_response, turn};
 use crate::mutex::lock;
 use crate::relay::{PIECE_BYTES, read_or_look};
 
 /// How long a broker may take no requests. While records are under way its responses wait, and it with them; a client that
 /// sends more than all buffers between take meanwhile is reset.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What carries a connection's two directions share.
-pub(super) type SharedBoth<'b, 's> = &'b Mutex<(LossyConnection, ConnectionThinner<'s>)>;
 
 /// Carries one connection, of which these are the halves, until both sides have ended.
 pub(super) async fn carry_apart(

@@ -5,6 +5,7 @@
 //! decides.
 
 mod apart;
+mod both;
 mod carrying;
 pub(crate) mod chunk;
 mod congestion;
@@ -16,15 +17,15 @@ mod thinner;
 use std::io;
 use std::sync::Mutex;
 
-use pliant_kafka::{LossyConnection, Refusal};
+use pliant_kafka::LossyConnection;
 use pliant_net::bundle::{BundleStream, ExpectedMessages, reset_code};
 use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::block_in_place;
 use tokio::time::Instant;
 
-use self::apart::{SharedBoth, carry_apart};
+use self::apart::carry_apart;
+use self::both::{SharedBoth, take_response, turn};
 pub(crate) use self::exit::{LossyExit, Path};
 use self::rules::TopicRules;
 use self::thinner::ConnectionThinner;
@@ -99,24 +100,4 @@ async fn carry_in_stream(
     let requests = carry_frames(from_client, to_broker, take_request, ());
     let responses = carry_frames(from_broker, to_client, take_response, PathWatch { both, unpacking });
     tokio::try_join!(requests, responses).map(|_| ())
-}
-
-/// Waits until so many bytes of the broker may be taken: a peer has few responses unpacked at a time, and the others are those
-/// of other peers.
-async fn turn<'u>(both: SharedBoth<'_, '_>, bytes: usize, unpacking: &'u Semaphore) -> Option<SemaphorePermit<'u>> {
-    let completes = lock(both).0.completes(bytes);
-    // It is never closed.
-    if completes { unpacking.acquire().await.ok() } else { None }
-}
-
-/// Takes bytes of the broker, or its end. To unpack batches may take seconds, for which other connections do not wait.
-fn take_response(both: SharedBoth<'_, '_>, piece: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
-    let (connection, thinner) = &mut *lock(both);
-    if piece.is_empty() {
-        connection.end_responses()
-    } else if connection.completes(piece.len()) {
-        block_in_place(|| connection.take_response(piece, thinner, output))
-    } else {
-        connection.take_response(piece, thinner, output)
-    }
 }

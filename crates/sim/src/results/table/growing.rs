@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Kind, Value};
+use super::value::{Kind, Value};
 
 /// Words that are looked for one by one before all are searched. Names of groups and states are fewer.
 const FIRST_WORDS: usize = 8;
