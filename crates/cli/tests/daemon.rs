@@ -227,7 +227,7 @@ fn programs_are_wrapped() {
         tcp.read_to_string(&mut answer).unwrap();
         answer
     };
-    let metrics = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let metrics = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
     let (_, body) = metrics.split_once("\r\n\r\n").unwrap();
     for line in body.lines().filter(|line| !line.starts_with('#')) {
