@@ -33,7 +33,7 @@ POINTS = 200
 LINK = {"rate": "10Gbit/s", "delay": "1us"}
 # Some seconds: the start of a process does not count.
 LONG = {
-    "name": "long", "duration": "400ms", "topology": {"kind": "star", "hosts": 8, "link": LINK},
+    "name": "long", "duration": "4s", "topology": {"kind": "star", "hosts": 8, "link": LINK},
     "traffic": {"search": {"kind": "poisson", "workload": "web_search", "load": 0.5, "transport": "dctcp"}},
 }
 TINY = {
