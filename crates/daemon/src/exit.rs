@@ -116,7 +116,7 @@ fn reached(address: SocketAddr) -> SocketAddr {
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         // An address of IPv6 may have a scope.
         IpAddr::V6(_) => return address,
-        ip => ip,
+        ip @ IpAddr::V4(_) => ip,
     };
     (ip, address.port()).into()
 }

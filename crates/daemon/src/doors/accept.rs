@@ -27,13 +27,10 @@ pub(super) async fn accept<F>(
 {
     let port = listener.local_addr().map_or(0, |local| local.port());
     loop {
-        let first = match listener.accept().await {
-            Ok(first) => first,
+        let Ok(first) = listener.accept().await else {
             // Out of descriptors, or a connection that was gone at once: the next may work.
-            Err(_) => {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                continue;
-            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            continue;
         };
         let most = shared.exit().limits.user_connections;
         // Nobody can have more than all have: the kernel is asked only beyond that.

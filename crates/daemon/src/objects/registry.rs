@@ -186,12 +186,11 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
         return false;
     }
     let known = objects.verified.digest(&hash);
-    let found = match known {
-        Some(known) => Some(known),
-        None => {
-            let reading = file.clone();
-            tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await.ok().and_then(Result::ok)
-        }
+    let found = if known.is_some() {
+        known
+    } else {
+        let reading = file.clone();
+        tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await.ok().and_then(Result::ok)
     };
     let right = found.as_ref() == Some(&digest);
     if let Some(found) = found {
