@@ -499,6 +499,7 @@ fn one_of_many_files_is_fetched() {
         intact(&site.target(), 3 * MB);
         assert_eq!(fetch(Some(&content(5)), None).unwrap().name, "other");
         assert_eq!(fetch(None, Some("empty")).unwrap().bytes, 0);
+        assert_eq!(fetch(None, Some("shelf/empty")).unwrap().name, "shelf/empty");
         for (hash, name, why) in [
             (None, None, "it offers 3 files: say which by name or hash"),
             (None, Some("../source"), "it offers no `../source`"),

@@ -371,6 +371,12 @@ struct Checking {
     kept: Vec<ChainingValue>,
 }
 
+/// Whether a source that gives a file this name may be asked for it by the other: that has the name of the file's folder in
+/// front, which `pliant offer` leaves out.
+fn answers_to(name: &str, asked: &str) -> bool {
+    asked.strip_suffix(name).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+}
+
 /// The receiver's side of all connections, and the controller.
 struct FetchHandler<'a> {
     target: &'a Target,
@@ -959,9 +965,12 @@ impl FetchHandler<'_> {
         }
         self.calls[source].in_part = in_part.is_some();
         let offered = in_part.or_else(|| Offered::decode(answer));
-        let offered = offered.ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
-        if asked_name.is_some_and(|asked| asked != offered.name) {
-            return Err(refuse(OTHER_NAME));
+        let mut offered = offered.ok_or_else(|| refuse("it does not answer as `pliant offer` does"))?;
+        if let Some(asked) = asked_name {
+            if !answers_to(&offered.name, asked) {
+                return Err(refuse(OTHER_NAME));
+            }
+            asked.clone_into(&mut offered.name);
         }
         if let Some(wanted) = self.hash.filter(|wanted| *wanted != offered.hash) {
             let (offered, taken) = (offered.hash, wanted);
