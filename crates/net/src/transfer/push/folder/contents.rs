@@ -1,7 +1,7 @@
 //! A folder at a source: its listing, and its files' contents, read in place.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -26,18 +26,8 @@ fn state(metadata: &Metadata) -> FileState {
 /// selects, and where links lead. No file is opened.
 pub fn state_of_folder(root: &Path, filter: &FolderFilter) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    let mut walk = Walk::new(root);
-    while let Some(entry) = walk.next() {
+    for entry in (Selected { walk: Walk::new(root), filter }) {
         let (path, kind) = entry?;
-        if is_hidden(&path) || filter.leaves_out(&path) {
-            if kind.is_dir() {
-                walk.prune();
-            }
-            continue;
-        }
-        if !kind.is_dir() && !filter.takes(&path) {
-            continue;
-        }
         let metadata = root.join(&path).symlink_metadata().map_err(|error| at(&path, &error))?;
         let to = if kind.is_symlink() { root.join(&path).read_link()? } else { PathBuf::new() };
         for name in [&path, &to] {
@@ -57,8 +47,32 @@ pub fn state_of_folder(root: &Path, filter: &FolderFilter) -> io::Result<blake3:
     Ok(hasher.finalize())
 }
 
-fn is_hidden(path: &Path) -> bool {
-    path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."))
+/// The entries of a folder without names that begin with a dot, and without what the filter excludes.
+struct Selected<'f> {
+    walk: Walk,
+    filter: &'f FolderFilter,
+}
+
+impl Iterator for Selected<'_> {
+    type Item = io::Result<(PathBuf, FileType)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (path, kind) = match self.walk.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            let is_hidden = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
+            if is_hidden || self.filter.leaves_out(&path) {
+                // It need not be readable.
+                if kind.is_dir() {
+                    self.walk.prune();
+                }
+            } else if kind.is_dir() || self.filter.takes(&path) {
+                return Some(Ok((path, kind)));
+            }
+        }
+    }
 }
 
 /// The concatenated contents of a folder's files. Files are opened when they are read, because there may be more than a
@@ -92,20 +106,9 @@ impl FolderContents {
         let (mut entries, mut firsts) = (Vec::new(), HashMap::new());
         let (mut files, mut trees, mut all) = (Vec::new(), Vec::new(), TreeBuilder::new());
         let (mut start, mut piece) = (0, vec![0; PIECE_BYTES]);
-        let mut walk = Walk::new(root);
-        while let Some(entry) = walk.next() {
+        for entry in (Selected { walk: Walk::new(root), filter }) {
             let (path, kind) = entry?;
             let refuse = |why: &str| Err(at(&path, &io::Error::new(io::ErrorKind::InvalidData, why)));
-            if is_hidden(&path) || filter.leaves_out(&path) {
-                // It need not be readable.
-                if kind.is_dir() {
-                    walk.prune();
-                }
-                continue;
-            }
-            if !kind.is_dir() && !filter.takes(&path) {
-                continue;
-            }
             if !fits(&path) {
                 return refuse("its path has more than 4096 bytes");
             }
