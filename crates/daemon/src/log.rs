@@ -5,7 +5,7 @@ pub(crate) fn say(part: &str, what: &str) {
     eprintln!("{}", line(part, what));
 }
 
-/// One line, in which no terminal finds a command: names of brokers and topics are others' text.
+/// One line, in which no terminal finds a command: names of brokers, topics and files are others' text.
 fn line(part: &str, what: &str) -> String {
     format!("{part}: {}", what.escape_debug())
 }

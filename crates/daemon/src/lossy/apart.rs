@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout};
 
-use super::both::{SharedBoth, take_response, turn};
+use super::both::{SharedBoth, note_written, take_response, turn};
 use super::carrying::Outgoing;
 use super::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use super::exit::LossyExit;
@@ -111,9 +111,6 @@ async fn carry_responses(
         }
         output.clear();
         output.shrink_to(2 * PIECE_BYTES);
-        let (connection, thinner) = &mut *lock(both);
-        if !connection.keeps() {
-            thinner.written();
-        }
+        note_written(both);
     }
 }

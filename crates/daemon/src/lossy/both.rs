@@ -35,3 +35,11 @@ pub(super) fn take_response(both: SharedBoth<'_, '_>, piece: &[u8], output: &mut
         connection.take_response(piece, thinner, output)
     }
 }
+
+/// What was taken so far is written: unless part of a response is still being kept, nothing is.
+pub(super) fn note_written(both: SharedBoth<'_, '_>) {
+    let (connection, thinner) = &mut *lock(both);
+    if !connection.keeps() {
+        thinner.written();
+    }
+}

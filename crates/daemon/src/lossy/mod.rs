@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use self::apart::carry_apart;
-use self::both::{SharedBoth, take_response, turn};
+use self::both::{SharedBoth, note_written, take_response, turn};
 pub(crate) use self::exit::{LossyExit, Path};
 use self::rules::TopicRules;
 use self::thinner::ConnectionThinner;
@@ -44,11 +44,8 @@ impl Watch for PathWatch<'_, '_> {
     }
 
     fn sent(&mut self, bytes: usize, begun: Instant) -> Option<Instant> {
-        let (connection, thinner) = &mut *lock(self.both);
-        if !connection.keeps() {
-            thinner.written();
-        }
-        thinner.congestion.sent(bytes, begun, Instant::now())
+        note_written(self.both);
+        lock(self.both).1.congestion.sent(bytes, begun, Instant::now())
     }
 
     fn look(&mut self) {

@@ -4,7 +4,6 @@
 //! archive, would wait for everything before. So the blocks of that part are fetched by themselves, beside the file. They
 //! are verified like all others, and are not kept: the file gets them again when it comes to them.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +53,7 @@ impl Objects {
     fn fetch_part(&self, hash: transfer::Hash, part: &Range<u64>, into: OfferedFiles) -> Result<(), TransferError> {
         let folder = tempfile::tempdir_in(self.cache.folder())
             .map_err(|error| TransferError::File { path: self.cache.folder().to_owned(), error })?;
-        let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+        let sources = self.sources();
         let wanted = WantedFile {
             hash: Some(hash),
             peers: sources.clone(),

@@ -27,7 +27,7 @@ use crate::this_host::names_this_host;
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The first second, since 1970, of the year 10000, which dates in headers cannot have.
-const MAX_HTTP_DATE: i64 = 253_402_300_800;
+const MAX_HTTP_DATE: u64 = 253_402_300_800;
 
 /// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
 pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
@@ -114,10 +114,9 @@ async fn in_folder(
 
 /// A time in seconds since 1970 as headers have it.
 fn http_date(seconds: i64) -> Option<HeaderValue> {
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))?;
     // Later years have no such form.
-    let is_written = seconds < MAX_HTTP_DATE;
-    is_written.then(|| HeaderValue::try_from(httpdate::fmt_http_date(time)).ok())?
+    let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds < MAX_HTTP_DATE)?;
+    HeaderValue::try_from(httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))).ok()
 }
 
 /// Links to the files that are here.
@@ -126,7 +125,7 @@ fn list(objects: &Objects) -> Response<FileBody> {
     // Files of folders are in the folders' own lists; names of images, and files that are kept under their hashes, in none.
     names.retain(|name| {
         let of_folder = name.trim_end_matches('/').contains('/');
-        !of_folder && !name::is_hash(name) && !name.starts_with(tags::PREFIX)
+        !of_folder && name::hash(name).is_none() && !name.starts_with(tags::PREFIX)
     });
     names.sort_unstable();
     names.dedup();

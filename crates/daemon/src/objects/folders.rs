@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::no_file::NoFile;
 use super::watch::INTERVAL;
+use crate::log::say;
 use crate::mutex::lock;
 
 /// A folder is checked again after this many times as long as the check took, so that the check of many files takes little
@@ -49,7 +50,7 @@ impl OfferedFolder {
         }
         let begun = Instant::now();
         let state = state_of_folder(&self.path, &self.filter);
-        let rest = INTERVAL.max(begun.elapsed() * REST);
+        let checking = begun.elapsed();
         let problem = match state {
             Ok(state) if self.state == Some(state) => None,
             // What changes while it is read has another state at the next check.
@@ -69,10 +70,11 @@ impl OfferedFolder {
             }
         };
         if let Some(why) = problem.as_ref().filter(|why| self.problem.as_ref() != Some(why)) {
-            eprintln!("folder {}: {why}", self.name);
+            say(&format!("folder {}", self.name), why);
         }
         self.problem = problem;
-        self.due = Some(now + begun.elapsed() + rest.max(begun.elapsed()));
+        let all = begun.elapsed();
+        self.due = Some(now + all + INTERVAL.max(checking * REST).max(all));
     }
 
     /// What is offered of it.

@@ -1,10 +1,10 @@
 //! Files that this host offers, and files that its programs fetch from all sources at once.
 //!
-//! Offered folders are checked every few seconds, those with [everything in them](folders) too. A file that a program requests at the [door](door) on loopback comes
-//! from a folder or the cache, or is fetched into the cache from all sources. It is served block by block, each once it
-//! is verified. Everything in the cache, complete or not, is offered to the other sources in turn. The cache has a
-//! limit, and the least recently requested files are removed first. Images of containers are pulled at the same door,
-//! as from a [registry].
+//! Offered folders are checked every few seconds, also those with [everything in them](folders). A file that a program
+//! requests at the [door](door) on loopback comes from a folder or the cache, or is fetched into the cache from all
+//! sources. It is served block by block, each once it is verified. Everything in the cache, complete or not, is offered
+//! to the other sources in turn. The cache has a limit, and the least recently requested files are removed first. Images
+//! of containers are pulled at the same door, as from a [registry].
 
 mod absent;
 mod ahead;
@@ -247,6 +247,11 @@ impl Objects {
         tags::read(&text).ok_or_else(|| NoFile::Failed("what the sources agree on is no descriptor".to_owned()))
     }
 
+    /// The addresses of all sources.
+    fn sources(&self) -> Vec<SocketAddr> {
+        self.config.sources.values().copied().collect()
+    }
+
     /// The hash and the content of a file of at most this many bytes: of the one here, or from the sources. It is not kept.
     fn small_file(&self, here: Option<Arc<HeldFile>>, name: String, most: u64) -> Result<(Hash, Vec<u8>), NoFile> {
         let failed = |error: std::io::Error| NoFile::Failed(error.to_string());
@@ -260,7 +265,7 @@ impl Objects {
             content.truncate(read);
             return Ok((offered.hash, content));
         }
-        let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+        let sources = self.sources();
         if sources.is_empty() {
             return Err(NoFile::Unknown("it is not here, and there are no sources".to_owned()));
         }
@@ -325,7 +330,7 @@ impl Objects {
             FileSelector::Name(name) => (None, Some(name.clone())),
             FileSelector::Only => (None, None),
         };
-        let sources: Vec<SocketAddr> = self.config.sources.values().copied().collect();
+        let sources = self.sources();
         let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
         // Else its sources would choose which name it has here, and who asks for that name next would get it without a vote.
         let kept_as = hash.map(|hash| name.clone().unwrap_or_else(|| hash.to_string()));

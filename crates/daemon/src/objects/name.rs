@@ -49,9 +49,7 @@ pub(crate) fn read(path: &str) -> Option<AskedPath> {
     if let Some((folder, within)) = asked.split_once('/') {
         return in_folder(folder, within).map(AskedPath::InFolder);
     }
-    if asked.len() == HASH_DIGITS
-        && let Ok(hash) = Hash::from_hex(asked)
-    {
+    if let Some(hash) = hash(asked) {
         return Some(AskedPath::File(FileSelector::Hash(hash)));
     }
     let name = String::from_utf8(plain(asked)?).ok()?;
@@ -86,9 +84,9 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
     length && name[0] != b'.' && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// Whether a name is that of a file which is kept under its hash.
-pub(crate) fn is_hash(name: &str) -> bool {
-    name.len() == HASH_DIGITS && Hash::from_hex(name).is_ok()
+/// The hash that is this name, if it is one: a file may be kept under its hash.
+pub(crate) fn hash(name: &str) -> Option<Hash> {
+    if name.len() == HASH_DIGITS { Hash::from_hex(name).ok() } else { None }
 }
 
 #[cfg(test)]
