@@ -26,6 +26,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from statistics import median
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -119,6 +120,11 @@ def idle_seconds():
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")
 
 
+def rows_of(table):
+    """The rows of a file without its head, each as bytes."""
+    return Path(table).read_bytes().split(b"\n")[1:-1]
+
+
 def produce(direct, name, rows, batch):
     """A topic for each consumer, with as many copies of the table."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": direct})
@@ -140,7 +146,7 @@ def produce(direct, name, rows, batch):
 def consume(bootstrap, topics, ends, table, fetch):
     """Reads each topic by a consumer of its own, all at once. The last record of a batch is never left out: each has its last.
     How long each took, and what it got: offsets, which have to come in order with the table's rows."""
-    rows = Path(table).read_bytes().split(b"\n")[1:-1]
+    rows = rows_of(table)
     ready, seconds, got, wrong = threading.Barrier(len(topics)), {}, {topic: [] for topic in topics}, []
 
     def read(topic):
@@ -176,7 +182,7 @@ def consume(bootstrap, topics, ends, table, fetch):
 
 def udp_receive(table):
     """Datagrams until none has come for a second: a topic, the first row's offset, rows."""
-    rows = Path(table).read_bytes().split(b"\n")[1:-1]
+    rows = rows_of(table)
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
     receiver.bind((NEAR, UDP_PORT))
@@ -235,7 +241,7 @@ class Bench:
         self.pliant = os.path.abspath(asked.pliant)
         self.direct = f"127.0.0.1:{cluster.ports[0]}"
         self.table = (asked.data / name).resolve()
-        self.rows = self.table.read_bytes().split(b"\n")[1:-1]
+        self.rows = rows_of(self.table)
         self.topics, self.copies = produce(self.direct, name, self.rows, batch)
         self.ends = {topic: len(self.rows) * self.copies for topic in self.topics}
         self.columns = COLUMNS[name]
@@ -390,11 +396,6 @@ def counted(text):
     late = re.findall(r"^lateness: .*", text, re.MULTILINE)
     outside = re.findall(r"(?:overrun|no_frame|send_failed)_frames \d+", text)
     return {"queues": queues, "late": late[0] if late else "", "lost_outside": outside}
-
-
-def median(values):
-    ranked = sorted(values)
-    return (ranked[(len(ranked) - 1) // 2] + ranked[len(ranked) // 2]) / 2
 
 
 def write(record, experiments, page):

@@ -480,6 +480,16 @@ def check(cluster, direct, through, asked, note):
     note("transactions: committed records and no other", sorted(got.values()) == sorted(committed))
 
 
+def ends_after(port, request):
+    """Whether a connection ends without an answer once these bytes were sent."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+        client.sendall(request)
+        try:
+            return client.recv(100) == b""
+        except ConnectionResetError:
+            return True
+
+
 def handshake(port, version, mechanism):
     """Kafka's answer to a handshake of SASL: the error's number."""
     text = mechanism.encode()
@@ -530,23 +540,13 @@ def secured(cluster, pliant, folder, note):
             error = handshake(door.port, version, mechanism)
             note(f"SASL, {mechanism} of version {version}: the client gets Kafka's error 33 ({error})", error == 33)
             note(f"SASL, {mechanism} of version {version}: the daemon says why", door.says(said))
-        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
-            client.sendall(b"\x16\x03\x01\x02\x00")
-            try:
-                ended = client.recv(100) == b""
-            except ConnectionResetError:
-                ended = True
+        ended = ends_after(door.port, b"\x16\x03\x01\x02\x00")
         note("a client that speaks TLS: its connection ends, and the daemon says why", ended and door.says("the client speaks TLS"))
     finally:
         door.end()
     door = Door(pliant, folder, f"127.0.0.1:{cluster.tls_ports[0]}")
     try:
-        with socket.create_connection(("127.0.0.1", door.port), PATIENCE) as client:
-            client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
-            try:
-                ended = client.recv(100) == b""
-            except ConnectionResetError:
-                ended = True
+        ended = ends_after(door.port, struct.pack(">ihhih", 10, 18, 0, 7, -1))
         note("a broker that speaks TLS: the connection ends, and the daemon says why", ended and door.says("the broker speaks TLS"))
     finally:
         door.end()

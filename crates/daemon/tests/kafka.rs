@@ -383,13 +383,9 @@ fn records_are_left_out_within_the_bound_and_once() {
         for (offset, records) in [(100, 80), (300, 80), (400, 80)] {
             assert_eq!(fetch(&mut tcp, offset, -1).await.unwrap(), records, "{offset}");
         }
-        let control = pair.far.control().unwrap();
-        let asked = Request::KafkaLedger { topic: "clicks".to_owned() };
-        let answer = tokio::task::spawn_blocking(move || request(&control, &asked)).await.unwrap().unwrap();
-        let [ledger]: [KafkaLedger; 1] = serde_json::from_value(answer).unwrap();
+        let ledger = ledger_of(&pair).await;
         assert_eq!((ledger.partition, ledger.fetched, ledger.lost, ledger.truncated), (0, 500, 100, false));
-        let told: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
-        assert_eq!(told, 100);
+        assert_eq!(named(&ledger), 100);
         assert!(ledger.lost_offsets.iter().all(|range| !(range.0..=range.1).contains(&199)), "the anchor");
     });
 }
@@ -423,13 +419,38 @@ async fn ledger_of(pair: &Pair) -> KafkaLedger {
     ledger
 }
 
-/// The same once the exit has heard what became of all records but so many.
+/// How many offsets a ledger names as lost.
+fn named(ledger: &KafkaLedger) -> u64 {
+    ledger.lost_offsets.iter().map(|(first, last)| (last - first + 1) as u64).sum()
+}
+
+/// The ledger once the exit has heard what became of all records but so many.
 async fn settled(pair: &Pair, unsettled: u64) -> KafkaLedger {
     loop {
         let ledger = ledger_of(pair).await;
         if ledger.unsettled == unsettled {
             return ledger;
         }
+    }
+}
+
+/// Fetches so many batches of 8000 records. How many of each came, and the ledger, which names as many as did not.
+async fn fetched(pair: &Pair, tcp: &mut TcpStream, batches: i64) -> (Vec<u32>, KafkaLedger) {
+    let mut got = Vec::new();
+    for batch in 0..batches {
+        got.push(fetch_of(tcp, batch * 8000, -1, 8000).await.unwrap());
+    }
+    let ledger = settled(pair, 0).await;
+    let lost = (batches * 8000) as u64 - u64::from(got.iter().sum::<u32>());
+    assert_eq!((ledger.fetched, ledger.lost, ledger.unsettled), ((batches * 8000) as u64, lost, 0), "{got:?}");
+    assert_eq!(named(&ledger), lost);
+    (got, ledger)
+}
+
+/// The same batches come again.
+async fn check_same(tcp: &mut TcpStream, got: &[u32]) {
+    for (batch, expected) in (0..).zip(got) {
+        assert_eq!(fetch_of(tcp, batch * 8000, -1, 8000).await.unwrap(), *expected, "batch {batch}");
     }
 }
 
@@ -443,26 +464,16 @@ fn records_travel_in_messages() {
             let path = folder.path().join(name);
             let pair = lossy_daemons_with(broker_of_batches("delete", 8000).await, Some(&path), &rule).await;
             let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
-            let mut got = Vec::new();
-            for fetch in 0..6 {
-                got.push(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap());
-            }
-            let ledger = settled(&pair, 0).await;
-            let lost = u64::from(6 * 8000 - got.iter().sum::<u32>());
-            assert_eq!((ledger.fetched, ledger.lost, ledger.unsettled), (48_000, lost, 0), "{name} {got:?}");
-            let named: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
-            assert_eq!(named as u64, lost);
+            let (got, ledger) = fetched(&pair, &mut tcp, 6).await;
             assert!(
                 ledger.lost_offsets.iter().all(|(first, last)| !(*first..=*last).any(|offset| offset % 8000 == 7999))
             );
             // What was under way when enough had come is not lost. A host that is busy looks like a path that is.
             let least = u64::from(name == "always");
-            assert!((least..=9600).contains(&lost), "{name}: {lost}");
+            assert!((least..=9600).contains(&ledger.lost), "{name}: {}", ledger.lost);
             // The first may come before the door's call for messages.
             assert!((5..=6).contains(&pair.far.status().kafka_responses_in_messages), "{name}");
-            for fetch in 0..6 {
-                assert_eq!(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap(), got[fetch as usize], "{name}");
-            }
+            check_same(&mut tcp, &got).await;
             assert_eq!(settled(&pair, 0).await, ledger);
         }
     });
@@ -577,19 +588,9 @@ fn records_are_lost_on_the_way_within_the_bound() {
             let pair = Pair::with_way(&door, &exit, Some(way)).await;
             let switch = DroppingSwitch::start(pair.near.address(), pair.far.address(), way);
             let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
-            let mut got = Vec::new();
-            for fetch in 0..8 {
-                got.push(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap());
-            }
-            let ledger = settled(&pair, 0).await;
-            let lost = u64::from(8 * 8000 - got.iter().sum::<u32>());
-            assert_eq!((ledger.fetched, ledger.lost), (64_000, lost), "{name} {got:?}");
-            assert!((1..=12_800).contains(&lost), "{name}: {lost}");
-            let named: i64 = ledger.lost_offsets.iter().map(|(first, last)| last - first + 1).sum();
-            assert_eq!(named as u64, lost, "{name}");
-            for fetch in 0..8 {
-                assert_eq!(fetch_of(&mut tcp, fetch * 8000, -1, 8000).await.unwrap(), got[fetch as usize], "{name}");
-            }
+            let (got, ledger) = fetched(&pair, &mut tcp, 8).await;
+            assert!((1..=12_800).contains(&ledger.lost), "{name}: {}", ledger.lost);
+            check_same(&mut tcp, &got).await;
             assert!(pair.far.status().kafka_responses_in_messages >= 7, "{name}");
             let dropped = switch.dropped();
             assert!(dropped > 0, "{name}: the switch has dropped nothing");

@@ -131,13 +131,18 @@ fn programs_fetch_by_http() {
             ("GET /objects/nothing HTTP/1.1\r\nHost: LocalHost", "404", "it offers no `nothing`"),
             ("GET /objects/nothing HTTP/1.1\r\nHost: [::1]:7480", "404", "it offers no `nothing`"),
         ] {
-            let (head, body) = ask(door, request).await;
-            let body = String::from_utf8(body).unwrap();
-            assert!(head.starts_with(&format!("http/1.1 {status}")) && body.contains(why), "{request}: {head} {body}");
+            check_answer(door, request, status, why).await;
         }
         let (_, list) = ask(door, "GET /objects/ HTTP/1.1").await;
         assert!(String::from_utf8(list).unwrap().contains("<a href=\"model.bin\">model.bin</a>"));
     });
+}
+
+/// A request is answered with this status, and a text that has `why` in it.
+async fn check_answer(door: SocketAddr, request: &str, status: &str, why: &str) {
+    let (head, body) = ask(door, request).await;
+    let body = String::from_utf8(body).unwrap();
+    assert!(head.starts_with(&format!("http/1.1 {status}")) && body.contains(why), "{request}: {head} {body}");
 }
 
 /// A folder like those of the other sources.
@@ -207,9 +212,7 @@ fn programs_fetch_from_a_folder() {
             ("GET /objects/none/file HTTP/1.1", "404", "it offers no `none/`"),
             ("GET /objects/deep.bin HTTP/1.1", "404", "it offers no `deep.bin`"),
         ] {
-            let (head, body) = ask(door, request).await;
-            let body = String::from_utf8(body).unwrap();
-            assert!(head.starts_with(&format!("http/1.1 {status}")) && body.contains(why), "{request}: {head} {body}");
+            check_answer(door, request, status, why).await;
         }
         let (head, _) = ask(door, "GET /objects/models/sub HTTP/1.1").await;
         assert!(head.contains("\r\nlocation: /objects/models/sub/\r\n"), "{head}");
