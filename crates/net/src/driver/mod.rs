@@ -33,7 +33,7 @@ use crate::event_loop::{EventHandler, MAX_ARREARS, ReceiveOutcome, Schedule, Tim
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
 use outbox::send;
-use session::{Direction, of_number};
+use session::{Direction, WayOut, of_number};
 
 /// What the peer is told when a session fails.
 const FAILED: u8 = 1;
@@ -291,9 +291,10 @@ impl<T: Member, A: Application> Driver<T, A> {
         while let Some(index) = self.touched.pop() {
             let Some(session) = &mut self.sessions[index] else { continue };
             session.touched = false;
+            let Self { socket, endpoint, outbox, schedule, .. } = self;
+            let mut way = WayOut { socket, endpoint, outbox, schedule };
             for direction in Direction::BOTH {
-                let (now, socket) = (self.now, &self.socket);
-                session.drain(now, direction, socket, &mut self.endpoint, &mut self.outbox, &mut self.schedule);
+                session.drain(self.now, direction, &mut way);
             }
         }
         any
@@ -371,7 +372,7 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
         let (index, direction) = of_number(number);
         let Driver { schedule, sessions, socket, endpoint, outbox, .. } = &mut *self.driver;
         if let Some(Some(session)) = sessions.get_mut(index) {
-            session.drain(at, direction, socket, endpoint, outbox, schedule);
+            session.drain(at, direction, &mut WayOut { socket, endpoint, outbox, schedule });
         }
     }
 

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side};
+use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side, TrafficClass};
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
 use pliant_proto::transport::rate_cap::RateCap;
-use pliant_proto::transport::{Deadline, Event, Outlet, Statistics, Timer, Transport, drain};
+use pliant_proto::transport::{Command, Deadline, Event, Outlet, Statistics, Timer, Transport, drain};
 use pliant_proto::units::Rate;
 use pliant_proto::wire;
 
@@ -305,34 +305,48 @@ impl<T: Member, A: Application> Session<T, A> {
         Ok(())
     }
 
-    /// Sends what a flow has to say, except for what stays in `outbox`, and arms its deadline.
+    /// Sends what a flow has to say, except for what stays in the outbox, and arms its deadline. An acknowledgement that is
+    /// withheld goes with data, so that the peer wakes up once for both.
     #[inline]
-    pub(super) fn drain(
+    pub(super) fn drain(&mut self, now: Instant, direction: Direction, way: &mut WayOut<'_>) {
+        let data = self.drain_flow(now, direction, None, way);
+        if data.is_some()
+            && let Some(incoming) = &mut self.incoming
+        {
+            incoming.timed.tell(now).handle_command(now, Command::Acknowledge);
+            self.drain_flow(now, Direction::Incoming, data, way);
+        }
+    }
+
+    /// Drains one flow. Returns the class of the data that it sent last. Packets that go `with` data of their class take its ECN
+    /// field, because the kernel takes packets together only if these are alike in it.
+    #[inline]
+    fn drain_flow(
         &mut self,
         now: Instant,
         direction: Direction,
-        socket: &Socket,
-        endpoint: &mut Endpoint,
-        outbox: &mut Batch,
-        schedule: &mut Schedule,
-    ) {
+        with: Option<TrafficClass>,
+        way: &mut WayOut<'_>,
+    ) -> Option<TrafficClass> {
         let (flow, bit, to) = match direction {
             Direction::Outgoing => (&mut self.outgoing, self.outgoing_bit, Side::Responder),
             Direction::Incoming => (&mut self.incoming, self.outgoing_bit ^ 1, Side::Initiator),
         };
-        let Some(flow) = flow else { return };
+        let flow = flow.as_mut()?;
         let receipts = self.receipts.as_deref_mut().filter(|_| direction == Direction::Outgoing);
         let mut deadline = None;
-        let overhead = endpoint.overhead();
+        let overhead = way.endpoint.overhead();
         let mut outlet = PacketWriter {
-            socket,
-            endpoint,
-            outbox,
+            socket: way.socket,
+            endpoint: way.endpoint,
+            outbox: way.outbox,
             overhead,
             receipts,
             connection: self.connection,
             peer: self.peer,
             to: EndpointId::new(self.remote << 1 | bit, to),
+            with,
+            data: None,
             deadline: &mut deadline,
             application: &mut self.application,
             failure: &mut self.failure,
@@ -341,8 +355,18 @@ impl<T: Member, A: Application> Session<T, A> {
             Outlet::<T::Request>::transmit(&mut outlet, packet, &sack);
         }
         drain(flow.timed.tell(now), now, &mut outlet);
-        schedule.arm(&mut flow.timed, number(self.connection, direction), deadline, now);
+        let data = outlet.data;
+        way.schedule.arm(&mut flow.timed, number(self.connection, direction), deadline, now);
+        data
     }
+}
+
+/// What packets pass on their way out, and where deadlines are kept.
+pub(super) struct WayOut<'d> {
+    pub(super) socket: &'d Socket,
+    pub(super) endpoint: &'d mut Endpoint,
+    pub(super) outbox: &'d mut Batch,
+    pub(super) schedule: &'d mut Schedule,
 }
 
 /// Where a packet's payload lies, if it has any.
@@ -400,6 +424,10 @@ struct PacketWriter<'d, A> {
     connection: ConnectionId,
     peer: SocketAddr,
     to: EndpointId,
+    /// The class of the data that these packets go with.
+    with: Option<TrafficClass>,
+    /// The class of the data that was sent last.
+    data: Option<TrafficClass>,
     deadline: &'d mut Option<Deadline>,
     application: &'d mut A,
     failure: &'d mut Option<io::Error>,
@@ -419,13 +447,17 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
         let header_bytes = wire::encode(&packet, sack, &mut header);
         let (before, behind) = self.overhead;
         let bytes = before + header_bytes + usize::from(packet.payload()) + behind;
-        let class = packet.traffic_class;
+        let mut class = packet.traffic_class;
+        if let Some(data) = self.with.filter(|data| data.with_ecn(class.ecn()) == class) {
+            class = data;
+        }
         if !self.outbox.accepts(self.peer, class, bytes, self.socket.max_segments()) {
             *self.failure = send(self.socket, self.outbox).err();
         }
         let datagram = self.outbox.push(self.peer, class, bytes);
         datagram[before..before + header_bytes].copy_from_slice(&header[..header_bytes]);
         if let Some(location) = location(&packet) {
+            self.data = Some(class);
             let payload = &mut datagram[before + header_bytes..bytes - behind];
             if let Err(error) = self.application.read(location, payload) {
                 *self.failure = Some(error);
@@ -453,9 +485,10 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
 
 #[cfg(test)]
 mod tests {
-    use pliant_proto::transport::Command;
+    use std::time::Duration;
 
     use super::*;
+    use crate::connection::{Config, Keys};
     use crate::flow::{FlowSettings, Path, Protocol};
 
     /// Counts the paths that it is told of.
@@ -518,6 +551,38 @@ mod tests {
             while transport.poll_transmit(now).is_some() {}
             assert_eq!(session.held_until().is_some(), waits, "{rate:?}, {receives}");
         }
+    }
+
+    /// The acknowledgement that is withheld of a request goes with the answer in one batch, for which the peer wakes up once.
+    #[test]
+    fn an_answer_takes_the_acknowledgement_along() {
+        let bind = || Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (socket, mut peer) = (bind(), bind());
+        let (now, flow, path) = (Instant::ZERO, FlowSettings::default(), Path { ipv6: false, sealing_bytes: 0 });
+        let mut session = Session::new(Nobody)
+            .sending(flow.sender(Protocol::Tcp, path, None, 0).unwrap(), None)
+            .receiving(flow.receiver(Protocol::Tcp, path, flow.mtu, 1));
+        session.stand(ConnectionId(1), peer.local_address().unwrap(), 1, true);
+        let request = Body::Data { seq: 0, sent_at: now, len: 36, flags: DataFlags::NONE };
+        let mut packet = Packet::new(TrafficClass::default(), 100, request);
+        packet.to = EndpointId::new(1 << 1 | session.outgoing_bit ^ 1, Side::Responder);
+        session.handle(now, &packet, &SackBlocks::EMPTY, &[0; 36]).expect("it is the session's");
+        session.flow(Direction::Outgoing).unwrap().timed.tell(now).handle_command(now, Command::Send { bytes: 100 });
+
+        let (mut outbox, mut schedule) = (Batch::default(), Schedule::default());
+        let mut endpoint = Endpoint::new(Config { keys: Keys::Plain, ..Config::default() }, [1; 32]);
+        for direction in Direction::BOTH {
+            let mut way =
+                WayOut { socket: &socket, endpoint: &mut endpoint, outbox: &mut outbox, schedule: &mut schedule };
+            session.drain(now, direction, &mut way);
+        }
+        let mut arrived = 0;
+        peer.receive(|_| arrived += 1).unwrap();
+        assert_eq!(arrived, 0, "nothing has left before the batch");
+        send(&socket, &mut outbox).unwrap();
+        peer.wait_readable(Duration::from_secs(10)).unwrap();
+        peer.receive(|_| arrived += 1).unwrap();
+        assert_eq!(arrived, 2);
     }
 
     /// Both directions hear of a new path when a peer moves to another host's address, or this side does; at another port of

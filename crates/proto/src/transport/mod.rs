@@ -65,6 +65,8 @@ pub enum Command<A = Infallible> {
         /// How many.
         bytes: u64,
     },
+    /// Data of another flow is about to leave for the peer: an acknowledgement that is withheld goes with it.
+    Acknowledge,
     /// Sets the flow's weight.
     SetWeight(f64),
     /// Sets the least share of the flow's fair rate.
@@ -100,6 +102,7 @@ impl<A> Command<A> {
             Self::AnnounceMessages { .. }
             | Self::Finish
             | Self::Consume { .. }
+            | Self::Acknowledge
             | Self::SetWeight(_)
             | Self::SetMinShare(_)
             | Self::SetMinRate(_)
@@ -118,6 +121,7 @@ impl<A> Command<A> {
             Self::AnnounceMessages { messages } => Command::AnnounceMessages { messages },
             Self::Finish => Command::Finish,
             Self::Consume { bytes } => Command::Consume { bytes },
+            Self::Acknowledge => Command::Acknowledge,
             Self::SetWeight(weight) => Command::SetWeight(weight),
             Self::SetMinShare(share) => Command::SetMinShare(share),
             Self::SetMinRate(rate) => Command::SetMinRate(rate),

@@ -475,11 +475,15 @@ impl Transport for TcpReceiver {
     }
 
     fn handle_command(&mut self, _now: Instant, command: Command) {
-        if let Command::Consume { bytes } = command {
-            self.consumed = self.consumed.saturating_add(bytes).min(self.delivered);
-            if self.config.receive_buffer.is_some() && self.openable() >= self.window_step(2) {
-                self.acknowledge_unasked();
+        match command {
+            Command::Consume { bytes } => {
+                self.consumed = self.consumed.saturating_add(bytes).min(self.delivered);
+                if self.config.receive_buffer.is_some() && self.openable() >= self.window_step(2) {
+                    self.acknowledge_unasked();
+                }
             }
+            Command::Acknowledge if self.withheld > 0 => self.acknowledge_unasked(),
+            _ => {}
         }
     }
 

@@ -201,7 +201,11 @@ impl Transport for TwoClassReceiver {
         }
     }
 
-    fn handle_command(&mut self, _now: Instant, _command: Command) {}
+    fn handle_command(&mut self, _now: Instant, command: Command) {
+        if command == Command::Acknowledge && self.unanswered > 0 {
+            self.answer_scavenger(self.scavenger, self.marked);
+        }
+    }
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.unanswered > 0 && self.answer_by <= now {

@@ -396,6 +396,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SetMaxRate(_)
             | Command::SetDoneBy(_)
             | Command::Consume { .. }
+            | Command::Acknowledge
             | Command::AnnounceMessages { .. } => {}
         }
     }

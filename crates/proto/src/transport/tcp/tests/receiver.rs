@@ -64,6 +64,19 @@ fn every_second_packet_or_the_delay() {
     assert_eq!((acks(&sent), echo(&sent[0])), ([3].to_vec(), Some(us(2))));
 }
 
+/// Data that leaves for the peer takes along the acknowledgement that is withheld, and none where nothing is.
+#[test]
+fn a_withheld_acknowledgement_goes_with_data() {
+    let mut end = receiver(&TcpConfig { ack_every: 2, ..config() });
+    for (at, segment) in [(10, 0), (20, 1), (30, 2)] {
+        assert_eq!(acks(&feed(&mut end, at, data(segment))), []);
+        let sent = end.feed(Input::Command(us(at + 5), Command::Acknowledge)).to_vec();
+        assert_eq!((acks(&sent), echo(&sent[0])), ([segment + 1].to_vec(), Some(us(segment))));
+        assert_eq!(end.deadline, None);
+        assert!(end.feed(Input::Command(us(at + 6), Command::Acknowledge)).is_empty());
+    }
+}
+
 #[test]
 fn fin_gaps_and_duplicates_are_answered_at_once() {
     let delayed = TcpConfig { ack_every: 2, ..config() };

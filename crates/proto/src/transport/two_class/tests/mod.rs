@@ -75,6 +75,24 @@ fn counted(interval: &Interval, seen: &Estimate) -> f64 {
     rates.last().unwrap() / GIGABIT
 }
 
+/// Data that leaves for the peer takes along the acknowledgement that is withheld of the scavenger's packets.
+#[test]
+fn a_withheld_acknowledgement_goes_with_data() {
+    let config = TwoClassConfig { ack_every: 2, ..TwoClassConfig::default() };
+    let mut end = End::new(TwoClassReceiver::new(Arc::new(config)));
+    for number in 0..3 {
+        let body = Body::Unscheduled { seq: u64::from(number) * MSS, number, len: MSS as u16, flags: DataFlags::NONE };
+        let packet = Packet::new(TrafficClass::default(), 1538, body);
+        assert!(end.feed(Input::Packet(Instant::ZERO, packet, SackBlocks::EMPTY)).is_empty());
+        let sent = end.feed(Input::Command(Instant::ZERO, Command::Acknowledge)).to_vec();
+        let [Body::SubflowAck { ack, .. }] = sent.iter().map(|sent| sent.packet.body()).collect::<Vec<_>>()[..] else {
+            panic!("one acknowledgement is due")
+        };
+        assert_eq!(ack, u64::from(number + 1) * MSS);
+        assert!(end.feed(Input::Command(Instant::ZERO, Command::Acknowledge)).is_empty());
+    }
+}
+
 /// Closed forms, 10 Gbit/s: alone it is the line; of four flows that give way each has a quarter; beside one regular flow that
 /// takes nine tenths without a queue, and with one more flow that gives way, it is a third, of which the scavenger, with
 /// a twentieth, knows nothing.
