@@ -6,6 +6,7 @@ PRELOAD = $(dir $(PLIANT))libpliant_preload.so
 QUICK := target/quick/pliant
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 1800
+DAEMON_SOAK_SECONDS ?= 3600
 PREFIX ?= /usr/local
 # Installs Rust libraries as C libraries. This version needs Rust 1.95; 0.10.16 is the last that takes 1.88.
 CARGO_C_VERSION ?= 0.10.24
@@ -19,7 +20,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak install deb install-c test-c \
+.PHONY: all demo python torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak soak-daemon install deb install-c test-c \
 	release clean
 
 all: release
@@ -209,6 +210,11 @@ fuzz:
 ## and without the key; needs root. Fails if a transfer does, or if a process that stays needs more and more memory.
 soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
+
+## Two daemons for DAEMON_SOAK_SECONDS through such a switch, with a link that fails, requests through every door, connections that stay,
+## and a stranger who attacks; needs root. Fails if a connection does, or if memory or descriptors grow.
+soak-daemon: $(PLIANT)
+	python3 bench/daemon_soak.py $(PLIANT) --seconds $(DAEMON_SOAK_SECONDS)
 
 ## The program below PREFIX with the preload library, manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
 ## so that root need not: `make release` first.

@@ -167,6 +167,15 @@ def memory_grown(samples, every):
     return early, late, late > early * (1 + GROWTH_SHARE) + GROWTH_BYTES
 
 
+def stop_switch(process, log):
+    """Ends the switch: its faults by name, and the names of those that did not happen."""
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=60)
+    said = re.search("^faults: .*$", log.read_text(), re.MULTILINE)
+    faults = {name: int(count) for count, name in re.findall(r"(\d+) (?:in )?(\w+)", said[0] if said else "")}
+    return faults, sorted({"lost", "duplicated", "corrupted", "held"} - {name for name, count in faults.items() if count})
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("pliant", help="path of the pliant binary")
@@ -261,13 +270,9 @@ def main():
             for name in ("switch", "series receiver"):
                 if stay[name].poll() is not None:
                     failures.append(f"{name} ended: {(folder / f'{name}.log').read_text().strip()}")
-            stay["switch"].send_signal(signal.SIGINT)
-            stay["switch"].wait(timeout=60)
-            said = re.search("^faults: .*$", (folder / "switch.log").read_text(), re.MULTILINE)
-            faults = {name: int(count) for count, name in re.findall(r"(\d+) (?:in )?(\w+)", said[0] if said else "")}
-            missing = {"lost", "duplicated", "corrupted", "held"} - {name for name, count in faults.items() if count}
+            faults, missing = stop_switch(stay["switch"], folder / "switch.log")
             if missing:
-                failures.append(f"faults that did not happen: {', '.join(sorted(missing))}")
+                failures.append(f"faults that did not happen: {', '.join(missing)}")
         finally:
             if hostile is not None:
                 hostile.over.set()

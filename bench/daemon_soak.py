@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Two daemons for a long time over a bad network: a host on either side of `pliant switch`, each in a network namespace of its own
+(needs root), the switch losing, doubling, corrupting and reordering frames, and the link going down for two seconds every
+minute. Programs connect through two forward doors of different transports and through the proxy, to a service that says
+back what it hears: requests of a byte to a megabyte, some of which the program aborts in the middle; a connection per
+door that is busy from the beginning to the end; and idle ones. Meanwhile a stranger without the key attacks both
+daemons, their files are read again, a class is changed, and their states are asked for.
+
+Fails if a connection fails or brings back other bytes, if the faults or the attacks did not happen, if a daemon ends, or if its
+memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from hosts import resident_bytes, until
+from soak import ATTACKER, FAULTS, RECEIVER, SENDER, Network, memory_grown, stop_switch
+
+PORT, ECHO = 7411, 9000
+# A forward door for each, and the proxy.
+DOORS, PROXY = {"cubic": 9001, "bounded": 9002}, 1080
+IDLE, AT_ONCE, LARGEST = 200, 4, 1_000_000
+PIECE = 16_384
+DOWN_EVERY, DOWN_SECONDS = 60, 2
+# Of connections' descriptors, of which some are always opening or closing.
+MORE_DESCRIPTORS = 16
+
+ECHO_SERVER = f"""
+import asyncio
+async def serve(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+    except ConnectionError:
+        writer.close()
+async def main():
+    async with await asyncio.start_server(serve, "127.0.0.1", {ECHO}, backlog=4096) as server:
+        await server.serve_forever()
+asyncio.run(main())
+"""
+
+
+def connect(door):
+    """A connection to the service through a door: a forward's port, or the proxy's by SOCKS5 or by CONNECT."""
+    if door in DOORS:
+        return socket.create_connection(("127.0.0.1", DOORS[door]), timeout=60)
+    connection = socket.create_connection(("127.0.0.1", PROXY), timeout=60)
+    if door == "socks5":
+        connection.sendall(b"\x05\x01\x00")
+        require(receive(connection, 2) == b"\x05\x00", "the proxy does not speak SOCKS5")
+        connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + struct.pack("!H", ECHO))
+        require(receive(connection, 10)[:2] == b"\x05\x00", "the proxy refuses")
+    else:
+        connection.sendall(f"CONNECT 127.0.0.1:{ECHO} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            answer += receive(connection, 1)
+        require(answer.startswith(b"HTTP/1.1 200"), f"the proxy answers {answer}")
+    return connection
+
+
+def require(holds, what):
+    if not holds:
+        raise ValueError(what)
+
+
+def receive(connection, count):
+    content = b""
+    while len(content) < count:
+        piece = connection.recv(count - len(content))
+        require(piece, f"ended after {len(content)} of {count} bytes")
+        content += piece
+    return content
+
+
+def exchange(connection, content):
+    """Sends all while it receives all."""
+    sending = threading.Thread(target=lambda: (connection.sendall(content), connection.shutdown(socket.SHUT_WR)))
+    sending.start()
+    back = receive(connection, len(content))
+    sending.join()
+    require(back == content, "other bytes came back")
+    require(connection.recv(1) == b"", "more came back than was sent")
+
+
+class Client:
+    """The programs; runs in the near host's namespace."""
+
+    def __init__(self, seconds, seed):
+        self.end, self.seed = time.monotonic() + seconds, seed
+        self.counts, self.failures, self.lock = {}, [], threading.Lock()
+
+    def count(self, what, number=1):
+        with self.lock:
+            self.counts[what] = self.counts.get(what, 0) + number
+
+    def guard(self, what, work, *of):
+        try:
+            work(*of)
+        except (OSError, ValueError) as error:
+            with self.lock:
+                self.failures.append(f"{what}: {error}")
+
+    def request(self, door, draw):
+        size = int(10 ** draw.uniform(0, 6))
+        with connect(door) as connection:
+            if draw.random() < 0.1:
+                connection.sendall(draw.randbytes(size))
+                # A reset, with whatever is on the way.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.count("aborted")
+                return
+            exchange(connection, draw.randbytes(size))
+            self.count(f"requests by {door}")
+            self.count("bytes", size)
+
+    def requests(self, seed):
+        draw = random.Random(seed)
+        doors = [*DOORS, "socks5", "connect"]
+        while time.monotonic() < self.end:
+            door = draw.choice(doors)
+            self.guard(f"a request by {door}", self.request, door, draw)
+
+    def busy(self, door):
+        with connect(door) as connection:
+            while time.monotonic() < self.end:
+                piece = os.urandom(PIECE)
+                connection.sendall(piece)
+                require(receive(connection, PIECE) == piece, "other bytes came back")
+                self.count(f"pieces by {door}")
+                time.sleep(0.05)
+
+    def run(self):
+        idle = [connect(random.Random(number).choice([*DOORS, "socks5"])) for number in range(IDLE)]
+        threads = [threading.Thread(target=self.requests, args=(self.seed + number,)) for number in range(AT_ONCE)]
+        threads += [threading.Thread(target=self.guard, args=(f"busy by {door}", self.busy, door)) for door in DOORS]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for connection in idle:
+            with connection:
+                self.guard("an idle connection", exchange, connection, b"still there")
+        print(json.dumps({"counts": self.counts, "failures": self.failures}))
+
+
+def descriptors(pid):
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except FileNotFoundError:
+        return None
+
+
+def write_files(folder, rate):
+    plan = [f'rate = "{rate}Mbit/s"', "seed = 1", 'queues = { plan = "shared" }']
+    plan += ["faults = { " + ", ".join(f"{key} = {value}" for key, value in FAULTS.items()) + " }"]
+    for number, addresses in ((1, f'"{SENDER}", "{ATTACKER}"'), (2, f'"{RECEIVER}"')):
+        plan += [f'[[port]]\ninterface = "p{number}"\naddresses = [{addresses}]\ndelay = "1ms"']
+    (folder / "plan.toml").write_text("\n".join(plan) + "\n")
+    classes = "".join(f'[classes.{name}]\ntransport = "{name}"\n' for name in DOORS)
+    forwards = "".join(f'[[forward]]\nlisten = "127.0.0.1:{port}"\nto = "far"\ntarget = "127.0.0.1:{ECHO}"\nclass = "{name}"\n'
+                       for name, port in DOORS.items())
+    proxy = f'[proxy]\nlisten = "127.0.0.1:{PROXY}"\n[[proxy.route]]\nhost = "*"\nto = "far"\nclass = "cubic"\n'
+    for name, address, rest in (("far", RECEIVER, f'[exit]\nallow = ["127.0.0.1:{ECHO}"]\n'),
+                                ("near", SENDER, f'[peers]\nfar = "{RECEIVER}:{PORT}"\n{forwards}{proxy}')):
+        (folder / f"{name}.toml").write_text(f'listen = "{address}:{PORT}"\ncontrol = "{name}.sock"\nkey = "key"\n{classes}{rest}')
+
+
+def disturb(pliant, folder, network, over, counts, failures):
+    """The link goes down, files are read again, a class is changed and states are asked for."""
+    def command(end, *words):
+        said = subprocess.run([pliant, *words, "--control", folder / f"{end}.sock"], capture_output=True, text=True, timeout=60)
+        if said.returncode:
+            failures.append(f"{' '.join(words)} of the {end} daemon: {said.stderr.strip()}")
+        counts[words[0] if words[0] == "status" else words[1]] += 1
+
+    turn = 0
+    while not over.wait(DOWN_EVERY / 4):
+        turn += 1
+        for end in ("near", "far"):
+            command(end, "status", "--json")
+        match turn % 4:
+            case 1:
+                command("near", "daemon", "set", "cubic", f"max_rate={random.choice(('20Mbit/s', '30Mbit/s', 'none'))}")
+            case 2:
+                command("near", "daemon", "reload")
+            case 3:
+                command("far", "daemon", "reload")
+            case 0:
+                for state in ("down", "up"):
+                    subprocess.run(network.inside(network.switch, *f"ip link set dev p1 {state}".split()), check=True)
+                    if state == "down":
+                        over.wait(DOWN_SECONDS)
+                counts["outages"] += 1
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("pliant", help="path of the pliant binary")
+    arguments.add_argument("--seconds", type=float, default=3600)
+    arguments.add_argument("--every", type=float, default=10, help="seconds between samples of memory")
+    arguments.add_argument("--rate", type=int, default=50, help="Mbit/s of the link")
+    arguments.add_argument("--seed", type=int, default=1, help="of the requests")
+    arguments.add_argument("--out", type=Path, help="writes the samples and the result here, as JSON")
+    arguments.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.client:
+        return Client(given.seconds, given.seed).run()
+    if os.geteuid() != 0:
+        sys.exit("daemon_soak.py: network namespaces need root")
+    if given.seconds < 200:
+        sys.exit("daemon_soak.py: --seconds must be at least 200")
+
+    pliant, network, failures, processes = Path(given.pliant).resolve(), Network(), [], {}
+    counts = dict.fromkeys(("outages", "reload", "set", "status"), 0)
+    samples = {name: {"bytes": [], "descriptors": []} for name in ("near", "far")}
+    over = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="pliant-daemon-soak.") as path:
+        folder = Path(path)
+        write_files(folder, given.rate)
+        subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
+
+        def start(name, host, *words, **more):
+            log = (folder / f"{name}.log").open("w")
+            processes[name] = subprocess.Popen(network.inside(host, *words), stderr=log, cwd=folder, **{"stdout": log, **more})
+            return processes[name]
+
+        def log(name):
+            return (folder / f"{name}.log").read_text().strip()
+
+        def sample():
+            while not over.wait(given.every):
+                for name, of in samples.items():
+                    pid = processes[name].pid
+                    for key, value in (("bytes", resident_bytes(pid)), ("descriptors", descriptors(pid))):
+                        if value is not None:
+                            of[key].append(value)
+
+        threads = [threading.Thread(target=sample),
+                   threading.Thread(target=disturb, args=(pliant, folder, network, over, counts, failures))]
+        try:
+            subprocess.run(network.inside(network.second, *"ip link set dev lo up".split()), check=True)
+            subprocess.run(network.inside(network.first, *"ip link set dev lo up".split()), check=True)
+            start("switch", network.switch, pliant, "switch", folder / "plan.toml")
+            start("service", network.second, sys.executable, "-c", ECHO_SERVER)
+            start("far", network.second, pliant, "daemon", folder / "far.toml")
+            start("near", network.first, pliant, "daemon", folder / "near.toml")
+            until("the daemons", lambda: all((folder / f"{end}.sock").exists() for end in samples))
+            attack = [sys.executable, Path(__file__).with_name("attacker.py"), ATTACKER, SENDER, RECEIVER, PORT]
+            stranger = start("attacker", network.first, *attack, stdout=subprocess.PIPE, text=True)
+            words = [sys.executable, __file__, pliant, "--client", "--seconds", given.seconds, "--seed", given.seed]
+            client = start("client", network.first, *words, stdout=subprocess.PIPE, text=True)
+            for thread in threads:
+                thread.start()
+            said, _ = client.communicate()
+            over.set()
+            for thread in threads:
+                thread.join()
+            done = json.loads(said) if client.returncode == 0 else {"counts": {}, "failures": [log("client")]}
+            failures += done["failures"]
+            stranger.send_signal(signal.SIGTERM)
+            attacks = json.loads(stranger.communicate(timeout=60)[0] or "{}")
+            if not attacks or not all(attacks.values()):
+                failures.append(f"attacks that did not happen: {attacks}")
+            for name in samples:
+                if processes[name].poll() is not None:
+                    failures.append(f"the {name} daemon ended: {log(name)}")
+            if not all(counts.values()):
+                failures.append(f"disturbances that did not happen: {counts}")
+            faults, missing = stop_switch(processes["switch"], folder / "switch.log")
+            if missing:
+                failures.append(f"faults that did not happen: {', '.join(missing)}")
+        finally:
+            over.set()
+            for process in processes.values():
+                process.kill()
+                process.wait()
+            network.close()
+
+    result = {"seconds": given.seconds, **done["counts"], "disturbances": counts, "attacks": attacks, "faults": faults}
+    for name, of in samples.items():
+        early, late, grown = memory_grown(of["bytes"], given.every)
+        few, many, _ = memory_grown(of["descriptors"], given.every)
+        print(f"{name:5} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, "
+              f"{max(of['bytes']) / 2**20:7.2f} at most; descriptors {few:.0f}, {many:.0f}")
+        result[name] = {"after_warm_up": round(early), "end": round(late), "peak": max(of["bytes"]), "descriptors": [few, many]}
+        if grown:
+            failures.append(f"the {name} daemon's memory grew from {early:.0f} to {late:.0f} bytes")
+        if many > few + MORE_DESCRIPTORS:
+            failures.append(f"the {name} daemon's descriptors grew from {few:.0f} to {many:.0f}")
+    print(json.dumps({key: value for key, value in result.items() if key not in samples}))
+    if given.out:
+        given.out.write_text(json.dumps({**result, "failures": failures}, indent=1) + "\n")
+    for failure in failures[:20]:
+        print(f"daemon_soak.py: {failure}", file=sys.stderr)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
