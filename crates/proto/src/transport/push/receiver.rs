@@ -439,11 +439,11 @@ impl PushReceiver {
         let left = |block: &OpenBlock| block.shares.get(usize::from(slot)).map_or(0, |share| share.left());
         let own = left(block);
         if own > 0 {
-            return (own.saturating_sub(1).max(1), claim);
+            return (own, claim);
         }
         // It has sent its share, and the others will send theirs: it helps them out if nothing else is left to do.
         let idle = self.open.iter().all(|block| block.decoded || left(block) == 0);
-        (if idle { fair } else { 0 }, claim)
+        (if idle { fair + 1 } else { 0 }, claim)
     }
 
     /// Finds what of the open block at `index` is left to the source of each slot, because it may be in flight. That is

@@ -467,12 +467,16 @@ impl Source {
         for (index, block) in self.open.iter_mut().enumerate().take(there) {
             // With claims, what a source has left of a block does not count what was lost: nobody else sends that.
             let resends = self.config.claims && !block.lost.is_empty();
-            let due = resends || core::mem::take(&mut probe) || (block.needed > 0 && block.outstanding <= block.needed);
+            let number = self.decoded + index as u32;
+            // Without claims one more may be under way than is needed, in case one is lost. With them it would be a repair symbol,
+            // for which the whole block must be encoded, and what follows shows a loss.
+            let spare = u32::from(!self.config.claims);
+            let wanted = block.needed > 0 && block.outstanding < block.needed + spare;
+            let due = resends || core::mem::take(&mut probe) || wanted;
             if !due {
                 continue;
             }
             block.outstanding += 1;
-            let number = self.decoded + index as u32;
             if let Some(symbol) = block.lost.pop_front() {
                 return Some((number, symbol, true));
             }

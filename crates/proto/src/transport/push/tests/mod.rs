@@ -1,6 +1,6 @@
 //! Several sources, a receiver and a controller on paths that lose, and what must hold whatever happens.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -91,6 +91,9 @@ struct World {
     delivered: u64,
     received: Vec<Instant>,
     bytes: u64,
+    partition: Partition,
+    /// Sources and blocks of which they sent repair symbols: so often a block must be encoded.
+    encoded: BTreeSet<(usize, u32)>,
 }
 
 impl World {
@@ -126,6 +129,8 @@ impl World {
             delivered: 0,
             received: vec![Instant::MAX; places.len()],
             bytes,
+            partition,
+            encoded: BTreeSet::new(),
         };
         for (number, place) in places.iter().enumerate() {
             world.schedule(at_ms(place.joins_ms), Happening::Join(number));
@@ -200,6 +205,11 @@ impl World {
     fn poll(&mut self) {
         for site in 0..self.sites.len() {
             while let Some(packet) = self.sites[site].source.poll_transmit(self.now) {
+                if let Body::Symbol { block, symbol, .. } = packet.body()
+                    && symbol >= self.partition.symbols_of(block)
+                {
+                    self.encoded.insert((site, block));
+                }
                 self.post_symbol(site, packet);
                 if self.sites[site].place.floods
                     && let Body::Symbol { number, block, symbol, len, flags } = packet.body()
@@ -546,6 +556,11 @@ fn claims_keep_sources_of_any_speed_busy() {
         assert!(took < 1.05 * bound, "{packet_us:?}: {took} s, the bound is {bound} s");
         assert!(counts.excess_symbols + counts.overhead_symbols < all / 50, "{packet_us:?}: {counts:?}");
         assert!(counts.decoded_blocks <= 6, "{packet_us:?}: {counts:?}");
+        let encoded = world.encoded.len();
+        assert!(
+            encoded <= 2 * places.len(),
+            "{packet_us:?}: blocks are encoded {encoded} times although nothing is lost"
+        );
     }
 }
 
