@@ -18,6 +18,7 @@ use columns::{CHUNK_ROWS, Columns, Field, IDENTITY};
 use schema::Identity;
 use serde::Deserialize;
 
+mod checksums;
 mod columns;
 mod description;
 mod error;
@@ -27,6 +28,7 @@ mod frame;
 mod schema;
 mod summary;
 
+pub use checksums::{CheckDepth, check_point};
 pub use description::{ColumnDescription, TableDescription, tables};
 pub use error::OutputError;
 pub use folder::check_folder;
@@ -57,7 +59,8 @@ pub fn write_run(
     })
 }
 
-/// The same without a report, for one of many runs: [`write_sweep_report`] makes one of all.
+/// The same for one of many runs: without a report, of which [`write_sweep_report`] makes one of all, and with a list of its
+/// files that [`check_point`] compares with them.
 pub fn write_point(
     dir: &Path,
     run: Variant<'_>,
@@ -65,12 +68,13 @@ pub fn write_point(
     options: WriteOptions,
 ) -> Result<(), OutputError> {
     folder::write_whole(dir, options.force, |folder| {
-        write_run_files(folder, run, resolved_scenario_toml, options.identify)
+        write_run_files(folder, run, resolved_scenario_toml, options.identify)?;
+        checksums::write_checksums(folder)
     })
 }
 
-/// Writes the output folder of a run from its files as another process read them, whole or not at all: `files` are names
-/// and contents. What stands there is replaced if it is an output folder.
+/// The same from the files of a run as another process read them: `files` are names and contents. What stands there is
+/// replaced if it is an output folder.
 ///
 /// # Errors
 ///
@@ -85,7 +89,8 @@ pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError>
     }
     folder::write_whole(dir, true, |folder| {
         let write = |(name, bytes): &(&str, &[u8])| write_file(&folder.join(name), |out| out.write_all(bytes));
-        files.iter().try_for_each(write)
+        files.iter().try_for_each(write)?;
+        checksums::write_checksums(folder)
     })
 }
 
