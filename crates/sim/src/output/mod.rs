@@ -1,5 +1,6 @@
 //! The files of a run. `docs/output.md` describes them; the tables in it are generated from the columns' declarations.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -292,6 +293,14 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     if comparison.folders.len() != comparison.variants.len() {
         return Err(OutputError::malformed(&path)("variants and folders differ in number".to_owned()));
     }
+    for folder in &comparison.folders {
+        // It comes from a file, so it may be any text.
+        if Path::new(folder).file_name() != Some(OsStr::new(folder)) {
+            let why = format!("{folder:?} is no name of a folder beside it");
+            return Err(OutputError::malformed(&path)(why));
+        }
+        refuse_links_out(dir, &dir.join(folder))?;
+    }
     let runs = comparison.folders.iter().map(|folder| read_run(&dir.join(folder))).collect::<Result<Vec<_>, _>>()?;
     let labels = comparison.variants.iter().zip(&runs);
     let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
@@ -299,17 +308,37 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     Ok(report::render_comparison(&comparison.title, &variants, None, None, &first))
 }
 
+/// Refuses a run's folder, or a file of it, that a link leads out of `root`: a page would show what stands elsewhere.
+fn refuse_links_out(root: &Path, folder: &Path) -> Result<(), OutputError> {
+    let whole = fs::canonicalize(root).map_err(OutputError::io("read", root))?;
+    let files = files::OF_A_RUN.iter().chain([&files::COMPARISON]).map(|name| folder.join(name));
+    for path in std::iter::once(folder.to_path_buf()).chain(files) {
+        match fs::canonicalize(&path) {
+            Ok(real) if !real.starts_with(&whole) => {
+                let why = format!("a link leads out of {}", root.display());
+                return Err(OutputError::malformed(&path)(why));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn read_scenario(dir: &Path) -> Result<String, OutputError> {
     let path = dir.join(files::SCENARIO);
     text_file::read_table(&path).map_err(OutputError::io("read", &path))
 }
 
-/// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path.
+/// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path. Nothing
+/// outside of the folder is read, wherever its files lead.
 pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     let compared = dir.join(files::COMPARISON).exists();
+    refuse_links_out(dir, dir)?;
     let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?, &read_scenario(dir)?) };
     let path = dir.join(files::REPORT);
     let fresh = dir.join(format!(".{}.new-{}", files::REPORT, std::process::id()));
+    // A link of that name would have another file written.
+    let _ = fs::remove_file(&fresh);
     let written = write_text(&fresh, &page).map_err(|error| error.about(&fresh, &path));
     let replaced = written.and_then(|()| fs::rename(&fresh, &path).map_err(OutputError::io("write", &path)));
     if replaced.is_err() {
