@@ -13,9 +13,9 @@ use super::attachments::Attachments;
 use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
-use super::setup::{PathChoice, Reroute, Setup};
+use super::setup::{Flowlets, PathChoice, Reroute, Setup};
 use crate::port_plans::PortPlans;
-use crate::routing::Routing;
+use crate::routing::{Routing, ecmp_hash};
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 
@@ -43,6 +43,8 @@ pub(super) struct Network<'a> {
     orders: Vec<Vec<u16>>,
     /// The flowlets of packets to each endpoint, for each switch that they passed.
     flowlets: Vec<Vec<Flowlet>>,
+    /// The same where switches have tables of a fixed size: those of each switch that has chosen so far.
+    flowlet_tables: Vec<Vec<Option<(LinkId, Instant)>>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
     losses: Losses,
@@ -79,6 +81,10 @@ impl<'a> Network<'a> {
             turns: vec![0; nodes],
             orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             flowlets: Vec::new(),
+            flowlet_tables: vec![
+                Vec::new();
+                if matches!(setup.path_choice, PathChoice::Flowlet(_)) { nodes } else { 0 }
+            ],
             attachments: Attachments::default(),
             losses: Losses::new(setup.losses, setup.seed),
             shared_hosts: Hosts::default(),
@@ -232,21 +238,22 @@ impl<'a> Network<'a> {
         links[choice].0
     }
 
-    /// The gap that parts flowlets, if packets go by flowlets.
-    pub(super) fn flowlet_gap(&self) -> Option<Span> {
+    /// How packets go by flowlets, if they do.
+    pub(super) fn by_flowlets(&self) -> Option<Flowlets> {
         match self.path_choice {
-            PathChoice::Flowlet(gap) => Some(gap),
+            PathChoice::Flowlet(flowlets) => Some(flowlets),
             _ => None,
         }
     }
 
     /// The next link at `node` of a packet to an endpoint on `destination`: that of the last packet if it passed less than
-    /// `gap` ago, else one at random. A flow's first takes its pinned path.
+    /// the gap ago, else one at random. A flow's first takes its pinned path. With a table of a fixed size, the last packet of
+    /// any flow of the same entry counts; `flow` is the flow's number.
     pub(super) fn flowlet(
         &mut self,
-        (now, gap): (Instant, Span),
+        (now, Flowlets { gap, table }): (Instant, Flowlets),
         node: NodeId,
-        (to, destination): (EndpointId, u32),
+        (to, destination, flow): (EndpointId, u32, u64),
         pinned: u32,
     ) -> u32 {
         let links = match self.routing.next_links(node, NodeId(destination)) {
@@ -254,6 +261,19 @@ impl<'a> Network<'a> {
             [only] => return only.0,
             links => links,
         };
+        if let Some(entries) = table {
+            let of_switch = &mut self.flowlet_tables[node.index()];
+            of_switch.resize(entries as usize, None);
+            // Both directions of a flow have entries of their own, and other ones at each switch.
+            let key = ecmp_hash(node, NodeId(u32::from(to.side() == Side::Initiator)), flow);
+            let entry = &mut of_switch[((u128::from(key) * u128::from(entries)) >> 64) as usize];
+            let chosen = match *entry {
+                Some((link, at)) if now.since(at) < gap && links.contains(&link) => link,
+                _ => links[self.routing.weighted_choice(links, self.stream.below(1 << 32) as u32)],
+            };
+            *entry = Some((chosen, now));
+            return chosen.0;
+        }
         let place = to.index() as usize;
         if self.flowlets.len() <= place {
             self.flowlets.resize_with(place + 1, Vec::new);

@@ -25,6 +25,8 @@ use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 const IP_AND_TCP_BYTES: u64 = 40;
 /// Payload bytes of a full packet.
 const MSS_RANGE: std::ops::RangeInclusive<u64> = 64..=65_000;
+/// Most entries of a switch's table of flowlets.
+const MAX_FLOWLET_ENTRIES: u32 = 1 << 20;
 /// Least share that is reserved for traffic, however little of it there is.
 const LEAST_SHARE: f64 = 0.01;
 /// Most samples of a run: each has a row for every queue and group, in memory until the end.
@@ -214,6 +216,12 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     let by_flowlet = spec.routing == RoutingName::Flowlet;
     if spec.flowlet_gap.is_some() && !by_flowlet {
         return refuse("flowlet_gap", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_table.is_some() && !by_flowlet {
+        return refuse("flowlet_table", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_table.is_some_and(|entries| !(1..=MAX_FLOWLET_ENTRIES).contains(&entries)) {
+        return refuse("flowlet_table", &format!("must be between 1 and {MAX_FLOWLET_ENTRIES}"));
     }
     if spec.flowlet_gap == Some(Span::ZERO) {
         return refuse("flowlet_gap", "must be longer than 0s: \"spray-random\" chooses for each packet");
