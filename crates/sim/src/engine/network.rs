@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use pliant_proto::packet::{EndpointId, Packet, TrafficClass};
+use pliant_proto::host::{Host, HostRequest};
+use pliant_proto::packet::{EndpointId, Packet, Side, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
 use pliant_proto::switch::{Link, SharedBuffer};
-use pliant_proto::time::{Instant, Span};
+use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
@@ -355,6 +356,29 @@ impl<'a> Network<'a> {
         let (port, shared) = self.port_and_buffer(link);
         port.catch_up(now, shared);
         port
+    }
+
+    /// Passes on what an endpoint, whose host sends it by link `nic`, asks of what the flows of its host share.
+    ///
+    /// A flow that keeps to its path arrives by the link by which its answers leave. Where switches choose for each packet or
+    /// each burst, it arrives by any.
+    pub(super) fn ask_host(
+        &mut self,
+        now: Instant,
+        (host, nic): (u32, u32),
+        end: (EndpointId, u32),
+        request: HostRequest,
+        schedule: &mut Schedule,
+    ) {
+        let (topology, sprays, node) = (self.topology, self.sprays(), NodeId(host));
+        let links = topology.outgoing(node);
+        let place = links.iter().position(|link| link.0 == nic).unwrap_or_default();
+        let machines = || {
+            let rates: Vec<Rate> = links.iter().map(|&link| topology.link(link).rate).collect();
+            let together = [topology.host_rate(node)];
+            Host::with_links(&rates, if sprays { &together } else { &rates })
+        };
+        self.shared_hosts.ask(now, (host, place), end, request, machines, schedule);
     }
 
     /// A link's rate.

@@ -146,15 +146,6 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_other_ports(document, &spec, &names, network, (host_key, other_plans.plans()))?;
     check_pushed(document, &groups, &other_plans)?;
     check_min_rates(document, &groups, &topology)?;
-    if let (Some(host), Some(group)) = (
-        topology.first_with_several_links(),
-        groups.iter().find(|group| spec.traffic[&group.name].keys.transport.traits().shares_link),
-    ) {
-        let transport = spec.traffic[&group.name].keys.transport.name();
-        let host = topology.node_name(host);
-        let why = format!("the flows of a host share its one link under {transport}, and {host} has several");
-        return Err(document.error(&format!("traffic.{}.transport", group.name), why));
-    }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
