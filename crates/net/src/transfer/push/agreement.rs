@@ -178,12 +178,11 @@ mod tests {
     fn who_is_silent_is_outvoted_by_a_majority_of_all() {
         use SourceAnswer::{Offers, Pending};
         let (right, wrong) = (offered(b"right", "a"), offered(b"wrong", "a"));
-        let majorities = [
+        for (chosen, answers) in [
             (false, &[Offers(&right), Offers(&right), Pending][..]),
             (false, &[Offers(&right), Offers(&wrong), Offers(&right), Pending, Offers(&right)]),
             (true, &[Offers(&right), Pending, Pending]),
-        ];
-        for (chosen, answers) in majorities {
+        ] {
             for (answered, taken) in [(1, 51), (50, 250), (2000, 3000)] {
                 for eager in [false, true] {
                     let mut agreement = Agreement::new(Instant::ZERO, eager);
