@@ -11,7 +11,7 @@ VARY = {"queues.plan": ["shared", "strict"], "search.load": [0.2, 0.3]}
 def contents(folder):
     """Every file of a sweep by its path, but the summary, which tells how long runs took, and the command's report."""
     files = (path for path in folder.rglob("*") if path.is_file())
-    apart = ("summary.json", "report.html", "plotly-basic.min.js")
+    apart = ("summary.json", "checksums.txt", "report.html", "plotly-basic.min.js")
     return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in apart}
 
 

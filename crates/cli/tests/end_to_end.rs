@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use common::{limited, pliant, pliant_in, stderr};
@@ -183,6 +183,51 @@ fn a_sweep_resumes() {
     assert_eq!(fs::read_to_string(folder.path().join("sweep.csv")).unwrap(), table);
     let changed = stdout(&run("sweep", &[&grid[..], &["--set", "packets.mss=1000B"]].concat()));
     assert!(changed.starts_with("4 of 4 points finished (4 now, 0 before)"), "{changed}");
+}
+
+/// A finished point of which a file is not as it was written runs again, and one line names the file: a bit that changed, a
+/// file that is cut off, one that is gone, a list that is gone or nonsense. The others do not run.
+#[test]
+fn a_damaged_point_runs_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = ["--vary", "search.load=0.2", "--seeds", "2", "--out", folder.path().to_str().unwrap()];
+    run("sweep", &grid);
+    let point = folder.path().join("points/search.load=0.2,seed=2");
+    let files = || -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = fs::read_dir(&point).unwrap().map(|entry| entry.unwrap().path());
+        let own = entries
+            .filter(|path| !["summary.json", "checksums.txt"].contains(&path.file_name().unwrap().to_str().unwrap()));
+        own.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    };
+    let before = files();
+    let flipped = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        fs::write(path, bytes).unwrap();
+    };
+    let cut_off = |path: &Path| fs::write(path, &fs::read(path).unwrap()[1..]).unwrap();
+    let gone = |path: &Path| fs::remove_file(path).unwrap();
+    let nonsense = |path: &Path| fs::write(path, "0 0 ../../../etc/passwd\n").unwrap();
+    let damages: [(&str, &dyn Fn(&Path), &str); 7] = [
+        ("flows.parquet", &flipped, "flows.parquet is not as it was written: its checksum differs"),
+        ("flows.parquet", &cut_off, "flows.parquet has "),
+        ("flows.csv", &flipped, "flows.csv is not as it was written: its checksum differs"),
+        ("ports.csv", &gone, "ports.csv: No such file"),
+        ("summary.json", &flipped, "summary.json is not as it was written: its checksum differs"),
+        ("checksums.txt", &gone, "it has no checksums.txt"),
+        ("checksums.txt", &nonsense, "checksums.txt is damaged"),
+    ];
+    for (file, damage, why) in damages {
+        damage(&point.join(file));
+        let again = pliant(&[&["sweep"], &SHORT[..], &grid].concat());
+        assert!(stdout(&again).starts_with("2 of 2 points finished (1 now, 1 before)"), "{file}: {}", stdout(&again));
+        let told = stderr(&again);
+        let line = format!("warning: search.load=0.2,seed=2: {why}");
+        assert!(told.lines().count() == 1 && told.starts_with(&line) && told.contains(". It runs again."), "{told}");
+        assert!(files() == before, "{file}: the run is the same");
+    }
+    assert!(stdout(&run("sweep", &grid)).starts_with("2 of 2 points finished (0 now, 2 before)"));
 }
 
 /// A sweep takes the file's variants and seeds, draws all points in one page without the plotting library in it, and chooses

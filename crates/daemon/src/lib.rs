@@ -26,6 +26,7 @@ mod notify;
 mod objects;
 #[doc(hidden)]
 pub mod parsers;
+mod places;
 pub mod program;
 mod questions;
 mod relay;

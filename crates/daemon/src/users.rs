@@ -17,7 +17,7 @@ const STATES: [&str; 4] = ["01", "04", "05", "08"];
 
 /// Who is at the far end of a connection to a door.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Origin {
+pub(crate) enum Origin {
     /// A user of this host.
     User(u32),
     /// Another host.
@@ -63,7 +63,7 @@ impl Connections {
         Self { users, counts }
     }
 
-    fn origin(&self, from: SocketAddr) -> Origin {
+    pub(crate) fn origin(&self, from: SocketAddr) -> Origin {
         let from = canonical(from);
         self.users.get(&from).map_or(Origin::Host(from.ip()), |user| Origin::User(*user))
     }

@@ -493,6 +493,7 @@ impl DroppingSwitch {
         let scheduler = SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1538 };
         let plan = QueuePlan::per_class(vec![queue("accurate", 1000), queue("early", 5)], scheduler);
         let link = |port: u16| LinkConfig {
+            hash_turn: 0,
             name: format!("port {port}"),
             owner: 0,
             to: NextHop::Port(port),

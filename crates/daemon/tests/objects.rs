@@ -92,6 +92,31 @@ async fn ask(door: SocketAddr, request: &str) -> (String, Vec<u8>) {
     (String::from_utf8(response).unwrap().to_lowercase(), body)
 }
 
+/// One user has at most half of the fetches, so that another finds one: of requests whose source is silent, the ninth is
+/// refused at once.
+#[test]
+fn a_user_has_half_of_the_fetches() {
+    block_on(async {
+        let site = Site::new();
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let near = site.daemon("near", &[silent.local_addr().unwrap()], "").await;
+        let door = near.doors()[0];
+        let mut waiting = Vec::new();
+        for number in 0..8 {
+            let mut tcp = TcpStream::connect(door).await.unwrap();
+            let request = format!("GET /objects/{number}.bin HTTP/1.1\r\nHost: {door}\r\n\r\n");
+            tcp.write_all(request.as_bytes()).await.unwrap();
+            waiting.push(tcp);
+        }
+        while near.status().objects.unwrap().fetches < 8 {
+            tokio::task::yield_now().await;
+        }
+        let (head, body) = ask(door, "GET /objects/8.bin HTTP/1.1").await;
+        assert!(head.starts_with("http/1.1 503 "), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("by all users of this host or by this one"));
+    });
+}
+
 /// A program gets a file by its name and by its hash from two sources, and parts of it; what it has already is not sent;
 /// what nobody has, or what is no name, is said.
 #[test]

@@ -54,6 +54,8 @@ int pliant_node_port(const pliant_node *node);
 void pliant_node_free(pliant_node *node);
 
 pliant_stream *pliant_connect(pliant_node *node, const char *address);
+
+/* Waits for the next stream that a peer opens. Fails at a node that was made with accepts 0, which nobody can call. */
 pliant_stream *pliant_accept(pliant_node *node);
 
 /* Sends all of the bytes; 0 or an error. */

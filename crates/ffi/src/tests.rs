@@ -55,6 +55,19 @@ fn texts_are_checked() {
     assert_eq!(new(c"127.0.0.1:0", Some(c"\xc3\x28")), "text is UTF-8");
 }
 
+/// A node that only calls others accepts nothing, and says so.
+#[test]
+#[cfg_attr(miri, ignore = "it opens a socket")]
+fn a_node_that_does_not_listen_accepts_nothing() {
+    // SAFETY: a C string and NULL; the node is freed once.
+    unsafe {
+        let node = pliant_node_new(c"127.0.0.1:0".as_ptr(), ptr::null(), ptr::null(), ptr::null(), 0);
+        assert!(!node.is_null() && pliant_accept(node).is_null());
+        assert_eq!(last_error(), "this node only calls others: accept needs a node that listens");
+        pliant_node_free(node);
+    }
+}
+
 /// What is handed out lives until it is taken back, once; a panic while it is dropped does not leave the library.
 #[test]
 fn handles_are_dropped_once() {

@@ -47,6 +47,7 @@ fn config(ports: [&str; 2]) -> SwitchConfig {
     let scheduler = SchedulerConfig::Dwrr { strict: 0, quantum_bytes: 1538 };
     let plan = QueuePlan::per_class(vec![queue("high", 9), queue("low", 1)], scheduler);
     let link = |port: u16| LinkConfig {
+        hash_turn: 0,
         name: ports[usize::from(port)].to_owned(),
         owner: 0,
         to: NextHop::Port(port),

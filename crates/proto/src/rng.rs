@@ -6,9 +6,17 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+/// What FNV-1a of no bytes is.
+pub const FNV1A_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// FNV-1a of 64 bits (Fowler, Noll, Vo): a hash for names, not against an adversary.
 pub const fn fnv1a(bytes: &[u8]) -> u64 {
-    let (mut hash, mut index) = (0xcbf2_9ce4_8422_2325u64, 0);
+    fnv1a_from(FNV1A_BASIS, bytes)
+}
+
+/// The same of bytes that follow others, whose hash is `hash`.
+pub const fn fnv1a_from(mut hash: u64, bytes: &[u8]) -> u64 {
+    let mut index = 0;
     while index < bytes.len() {
         hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
         index += 1;

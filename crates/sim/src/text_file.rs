@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// Largest list of a folder's files.
+const MOST_SHORT_BYTES: u64 = 1 << 20;
 /// Largest scenario, plan, experiment, distribution or list of cables.
 const MOST_BYTES: u64 = 64 << 20;
 /// Largest table of records.
@@ -12,6 +14,11 @@ const MOST_TABLE_BYTES: u64 = 1 << 30;
 /// Opens a file of which no more than 64 MiB can be read: then reading fails and says so.
 pub fn open(path: &Path) -> io::Result<impl Read + use<>> {
     bounded(path, MOST_BYTES)
+}
+
+/// The text of a file of up to 1 MiB.
+pub fn read_short(path: &Path) -> io::Result<String> {
+    io::read_to_string(bounded(path, MOST_SHORT_BYTES)?)
 }
 
 /// The text of a file of up to 64 MiB.

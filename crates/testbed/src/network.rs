@@ -48,12 +48,6 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
-    if let Some(host) = topology.first_with_several_links() {
-        return refuse(
-            "topology",
-            format!("{} has several links, a testbed's hosts have one", topology.node_name(host)),
-        );
-    }
     let unknown = [
         (RoutingName::TwoPaths, "two-paths"),
         (RoutingName::SprayPermutation, "spray-permutation"),
@@ -112,10 +106,14 @@ pub(crate) fn pushes(scenario: &Resolved, group: u16) -> bool {
 }
 
 /// The switch that stands for all links and switches of a scenario. Port `h` leads to host `h`.
+///
+/// All links of a host are inside the switch, with their queues, and a real host has one pipe to them. So of a host with several
+/// links the switch chooses the one by which a frame leaves, as it chooses all others.
 pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> SwitchConfig {
     let (frames, frame_bytes) = mode.frames();
     let topology = &scenario.topology;
     let hosts = topology.hosts();
+    let several: Vec<u32> = (0..hosts).filter(|&host| topology.has_several_links(NodeId(host))).collect();
     let end = |node: NodeId| {
         if topology.is_host(node) { NextHop::Port(node.0 as u16) } else { NextHop::Node(node.0 - hosts) }
     };
@@ -129,20 +127,27 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             Some(other) => 2 + other,
             None => usize::from(topology.is_host(link.from)),
         },
+        // The choice among a host's switches is the same on the way there and back, and not that among what follows.
+        hash_turn: if topology.is_layered() && topology.tier(link.to) == 1 { 16 } else { 0 },
     };
-    let routes_to = |switch: u32, host: u32| {
-        let links = scenario.routing.next_links(NodeId(hosts + switch), NodeId(host));
+    let routes_to = |node: NodeId, host: u32| {
+        let links = scenario.routing.next_links(node, NodeId(host));
         links.iter().map(|link| link.0).collect()
     };
-    let routes = |switch: u32| (0..hosts).map(|host| routes_to(switch, host)).collect();
+    let routes = |node: NodeId| (0..hosts).map(|host| routes_to(node, host)).collect();
+    let nodes = (hosts..topology.nodes()).chain(several.iter().copied()).map(NodeId);
+    let ingress = |host: u32| match several.binary_search(&host) {
+        Ok(place) => Ingress::Node(topology.switches() + place as u32),
+        Err(_) => Ingress::Link(topology.uplink(NodeId(host)).0),
+    };
     // A real host has a jitter of its own.
     let still = |plan: &QueuePlan| QueuePlan { jitter: Span::ZERO, ..plan.clone() };
     SwitchConfig {
         fabric: FabricConfig {
             plans: scenario.plans().all().map(still).collect(),
             links: topology.links().iter().enumerate().map(link).collect(),
-            ingress: (0..hosts).map(|host| Ingress::Link(topology.uplink(NodeId(host)).0)).collect(),
-            routes: (0..topology.switches()).map(routes).collect(),
+            ingress: (0..hosts).map(ingress).collect(),
+            routes: nodes.map(routes).collect(),
             load_balancing: match scenario.spec.routing {
                 RoutingName::SprayRandom => LoadBalancing::SprayRandom,
                 RoutingName::SprayRoundRobin => LoadBalancing::SprayRoundRobin,
@@ -222,6 +227,53 @@ mod tests {
             assert_eq!(links[link as usize].to, NextHop::Port(to));
             assert_eq!(hops, if (from < 2) == (to < 2) { 2 } else { 3 });
         }
+    }
+
+    /// Four hosts, each on two leaves: a frame leaves its host by one of two links, whatever the hash of its flow ends at its
+    /// host, comes back over the same leaves, and hashes use all paths between two pairs of leaves.
+    #[test]
+    fn the_switch_chooses_among_the_links_of_a_host() {
+        let text = r#"
+            duration = "1s"
+            [topology]
+            kind = "leaf-spine"
+            leaves = 4
+            spines = 2
+            hosts_per_leaf = 2
+            leaves_per_host = 2
+            host_link = "1Gbit/s"
+            fabric_link = "1Gbit/s"
+            [traffic.a]
+            kind = "permutation"
+            size = "1MB"
+        "#;
+        let scenario = Scenario::parse(text, Path::new("t.toml")).unwrap().resolve().unwrap();
+        assert_eq!(check(&scenario, false, Mode::Fidelity), Ok(()));
+        let config = switch_config(&scenario, FaultConfig::default(), Mode::Fidelity).fabric;
+        let way = |from: u16, to: u16, flow: u32| {
+            let Ingress::Node(mut node) = config.ingress[usize::from(from)] else { panic!("hosts have two links") };
+            let mut way = Vec::new();
+            loop {
+                let links = &config.routes[node as usize][usize::from(to)];
+                let turn = config.links[links[0] as usize].hash_turn;
+                let link = links[flow.rotate_right(turn) as usize % links.len()];
+                way.push(link);
+                match config.links[link as usize].to {
+                    NextHop::Node(next) => node = next,
+                    NextHop::Port(port) => break assert_eq!(port, to),
+                }
+                assert!(way.len() <= 4, "no way goes round");
+            }
+            way
+        };
+        let mut ways = std::collections::BTreeSet::new();
+        for flow in (0..64u32).map(|flow| flow.wrapping_mul(0x9e37_79b9)) {
+            let (there, back) = (way(0, 3, flow), way(3, 0, flow));
+            let turned: Vec<u32> = back.iter().rev().map(|&link| LinkId(link).reverse().0).collect();
+            assert_eq!(there, turned, "{flow}");
+            ways.insert(there);
+        }
+        assert_eq!(ways.len(), 4, "two leaves, two spines");
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl PlanSpec {
             }
             plans.push(plan);
             links.push(LinkConfig {
+                hash_turn: 0,
                 name: format!("to {name}"),
                 owner: 0,
                 to: NextHop::Port(index as u16),

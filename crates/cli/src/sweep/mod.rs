@@ -44,7 +44,7 @@ Examples:
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --seeds 20 --dask tcp://cluster:8786 --out results/loads
                                        on a cluster
 
-The same command again runs only the points that are not finished. DIR/sweep.csv has a row for each point, traffic
+The same command again runs only the points that are not finished, and those of which a file is not as it was written. DIR/sweep.csv has a row for each point, traffic
 group and flow size; DIR/report.html draws them all, and `pliant report DIR/points/POINT` makes a page of one.";
 
 /// Runs a scenario at every point of a grid; finished points are not run again.
@@ -140,6 +140,10 @@ impl SweepRequest<'_> {
         let points = with_jobs(Some(planners), plan)??;
         if !self.force {
             plan::refuse_another_grid(&points, self.out)?;
+        }
+        if !is_new {
+            let own: Vec<&Point> = self.shard.of(&points).collect();
+            with_jobs(Some(planners), || plan::forget_damaged(&own))??;
         }
         let due = self.due(&points);
         plan::warn(&due);

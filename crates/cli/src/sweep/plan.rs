@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use pliant_proto::rng::fnv1a;
 use pliant_sim::one_line::OneLine;
-use pliant_sim::output::{check_folder, files};
+use pliant_sim::output::{CheckDepth, check_folder, check_point, files};
 use pliant_sim::scenario::{Estimate, Override, Resolved, Scenario};
 use pliant_sim::text_file;
 use rayon::prelude::*;
@@ -138,12 +138,15 @@ impl Point {
         [variant, &grid::label(&self.choice)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether its folder holds a whole run of exactly this scenario by this version.
+    /// Whether its folder holds a whole run of exactly this scenario by this version. What its files contain is compared by
+    /// [`forget_damaged`], once.
     pub fn is_finished(&self) -> bool {
         let same = text_file::read_table(&self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
-        same && self
-            .summary()
-            .is_some_and(|summary| summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION"))
+        let whole = same && check_point(&self.folder, CheckDepth::Lengths).is_ok();
+        whole
+            && self.summary().is_some_and(|summary| {
+                summary["interrupted"] == false && summary["version"] == env!("CARGO_PKG_VERSION")
+            })
     }
 
     /// `summary.json` of its folder.
@@ -209,6 +212,34 @@ pub(super) fn refuse_too_many(points: u64) -> Result<(), CliError> {
 /// Refuses a folder that could not be written, before the first point runs.
 pub(super) fn refuse_unwritable(due: &[&Point]) -> Result<(), CliError> {
     due.first().map_or(Ok(()), |point| Ok(check_folder(&point.folder, true)?))
+}
+
+/// Compares every file of the points that have run with its checksum. Points of which one differs are not finished any more,
+/// and one line on stderr says so.
+pub(super) fn forget_damaged(points: &[&Point]) -> Result<(), CliError> {
+    let damage = |point: &&&Point| {
+        let has_run = [files::SUMMARY, files::CHECKSUMS].iter().any(|name| point.folder.join(name).exists());
+        if has_run { check_point(&point.folder, CheckDepth::Content).err() } else { None }
+    };
+    let damaged: Vec<(&Point, String)> =
+        points.par_iter().filter_map(|point| damage(&point).map(|why| (*point, why))).collect();
+    for (point, _) in &damaged {
+        let list = point.folder.join(files::CHECKSUMS);
+        match fs::remove_file(&list) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(CliError::User(format!("cannot remove {}: {error}", list.display())));
+            }
+            _ => {}
+        }
+    }
+    let Some((point, why)) = damaged.first() else { return Ok(()) };
+    let label = point.folder.file_name().unwrap_or_default().to_string_lossy();
+    let others = match damaged.len() - 1 {
+        0 => String::new(),
+        others => format!(" So do {others} other points"),
+    };
+    eprintln!("warning: {}", OneLine(format!("{label}: {why}. It runs again.{others}")));
+    Ok(())
 }
 
 /// Says in one line on stderr what is odd about the points.

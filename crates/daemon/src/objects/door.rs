@@ -18,12 +18,15 @@ use pliant_mirror::encoded;
 use pliant_net::transfer::{FileSelector, InFolder};
 use tokio::net::TcpStream;
 
+use super::asker::Asker;
 use super::image::tags;
 use super::name::{self, AskedInFolder, AskedPath};
 use super::response::{FileBody, give, text};
 use super::{NoFile, Objects, registry};
 use crate::this_host::names_this_host;
 
+/// What a program hears for which there is no place.
+pub(super) const TOO_MANY: &str = "too many files are fetched already, by all users of this host or by this one";
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The first second, since 1970, of the year 10000, which dates in headers cannot have.
@@ -31,16 +34,17 @@ const MAX_HTTP_DATE: u64 = 253_402_300_800;
 
 /// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
 pub(crate) async fn serve(tcp: TcpStream, objects: Option<Arc<Objects>>) {
+    let asker = Arc::new(Asker::of(&tcp));
     let answer = service_fn(move |request: Request<Incoming>| {
-        let objects = objects.clone();
-        async move { Ok::<_, Infallible>(answer(&request, objects).await) }
+        let (objects, asker) = (objects.clone(), asker.clone());
+        async move { Ok::<_, Infallible>(answer(&request, objects, &asker).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).max_buf_size(MAX_HEAD_BYTES).half_close(true);
     let _ = http.serve_connection(TokioIo::new(tcp), answer).await;
 }
 
-async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> Response<FileBody> {
+async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>, asker: &Asker) -> Response<FileBody> {
     if !names_this_host(request.headers().get(header::HOST).map(HeaderValue::as_bytes)) {
         let why = "this door is for programs of this host: ask it as localhost or by its address\n";
         return text(StatusCode::MISDIRECTED_REQUEST, why.to_owned());
@@ -59,16 +63,16 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>) -> R
         return text(StatusCode::NOT_FOUND, "this daemon has no [objects]\n".to_owned());
     };
     if let Some(path) = request.uri().path().strip_prefix(registry::FOLDER) {
-        return registry::answer(path, request.uri().query(), request.headers(), head_only, &objects).await;
+        return registry::answer(path, request.uri().query(), request.headers(), head_only, (&objects, asker)).await;
     }
     match name::read(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME, {0}HASH and {0}FOLDER/PATH\n", name::FOLDER)),
         Some(AskedPath::List) => list(&objects),
-        Some(AskedPath::File(file)) => match objects.open(&file).await {
+        Some(AskedPath::File(file)) => match objects.open(&file, asker).await {
             Ok(found) => give(&objects, found, request.headers(), head_only).await,
             Err(why) => refuse(&text_of(&file), why),
         },
-        Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, &objects).await,
+        Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, (&objects, asker)).await,
     }
 }
 
@@ -77,10 +81,10 @@ async fn in_folder(
     asked: &AskedInFolder,
     request: &Request<Incoming>,
     head_only: bool,
-    objects: &Arc<Objects>,
+    (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Response<FileBody> {
     let shown = || format!("{}/{}", asked.folder, asked.path.display());
-    let index = match objects.folder(&asked.folder).await {
+    let index = match objects.folder(&asked.folder, asker).await {
         Ok(index) => index,
         Err(why) => return refuse(&format!("{}/", asked.folder), why),
     };
@@ -96,18 +100,20 @@ async fn in_folder(
             let end = if is_folder { "/" } else { "" };
             (format!("{}{end}", encoded(name.as_encoded_bytes())), format!("{}{end}", name.to_string_lossy()))
         })),
-        Some(InFolder::File(file)) if !asked.is_folder => match objects.open(&FileSelector::Hash(file.hash)).await {
-            Ok(found) => {
-                let mut response = give(objects, found, request.headers(), head_only).await;
-                if let Some(modified) = http_date(file.modified) {
-                    response.headers_mut().insert(header::LAST_MODIFIED, modified);
+        Some(InFolder::File(file)) if !asked.is_folder => {
+            match objects.open(&FileSelector::Hash(file.hash), asker).await {
+                Ok(found) => {
+                    let mut response = give(objects, found, request.headers(), head_only).await;
+                    if let Some(modified) = http_date(file.modified) {
+                        response.headers_mut().insert(header::LAST_MODIFIED, modified);
+                    }
+                    response
                 }
-                response
+                // It was in the folder a moment ago.
+                Err(NoFile::Unknown(why)) => refuse(&shown(), NoFile::Failed(why)),
+                Err(why) => refuse(&shown(), why),
             }
-            // It was in the folder a moment ago.
-            Err(NoFile::Unknown(why)) => refuse(&shown(), NoFile::Failed(why)),
-            Err(why) => refuse(&shown(), why),
-        },
+        }
         _ => refuse(&shown(), NoFile::Unknown("it is not in the folder".to_owned())),
     }
 }
@@ -148,7 +154,7 @@ fn refuse(what: &str, why: NoFile) -> Response<FileBody> {
         NoFile::Unknown(why) => (StatusCode::NOT_FOUND, why),
         NoFile::Failed(why) => (StatusCode::BAD_GATEWAY, why),
         NoFile::TooLarge(why) => (StatusCode::INSUFFICIENT_STORAGE, format!("it does not fit into the cache: {why}")),
-        NoFile::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many files are fetched already".to_owned()),
+        NoFile::Busy => (StatusCode::SERVICE_UNAVAILABLE, TOO_MANY.to_owned()),
     };
     text(status, format!("{what}: {why}\n"))
 }

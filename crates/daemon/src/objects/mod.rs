@@ -8,6 +8,7 @@
 
 mod absent;
 mod ahead;
+mod asker;
 mod cache;
 pub(crate) mod door;
 mod folders;
@@ -38,6 +39,7 @@ use tokio::sync::{Semaphore, watch as channel};
 use tokio::time::Instant;
 
 use self::absent::AbsentSources;
+use self::asker::{Asker, LastTable};
 use self::cache::Cache;
 use self::folders::{FolderState, Listings, MAX_LISTING_BYTES, OfferedFolder, listing_name};
 use self::image::Verified;
@@ -46,8 +48,9 @@ use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
 pub(crate) use self::no_file::NoFile;
 use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
 use crate::mutex::lock;
+use crate::places::{Place, Places};
 
-/// Most fetches at a time.
+/// Most fetches at a time, which the users of this host share.
 const MAX_FETCHES: usize = 16;
 /// Most parts of files that are fetched ahead of the rest at a time.
 const MAX_PARTS_AHEAD: usize = 4;
@@ -76,6 +79,10 @@ pub(crate) struct Objects {
     settings: Mutex<Settings>,
     key_updates: Arc<KeyUpdates>,
     fetches: Mutex<HashMap<String, Fetch>>,
+    /// Limits fetches.
+    fetching: Arc<Places>,
+    /// Whose programs ask.
+    askers: LastTable,
     verified: Verified,
     absent: AbsentSources,
     /// Offered folders, and listings of folders that programs ask for.
@@ -84,7 +91,7 @@ pub(crate) struct Objects {
     /// Limits parts that are fetched ahead.
     ahead: Arc<Semaphore>,
     /// Limits requests for the descriptors of images and for listings, and manifests that are read.
-    asking: Semaphore,
+    asking: Arc<Places>,
     reading: Semaphore,
     /// Ends all threads.
     stop: AtomicBool,
@@ -119,12 +126,14 @@ impl Objects {
             settings: Mutex::new(settings),
             key_updates,
             fetches: Mutex::default(),
+            fetching: Places::new(MAX_FETCHES),
+            askers: LastTable::default(),
             verified: Verified::default(),
             absent: AbsentSources::default(),
             folders: Mutex::new(folders),
             listings: Listings::default(),
             ahead: Arc::new(Semaphore::new(MAX_PARTS_AHEAD)),
-            asking: Semaphore::new(MAX_FETCHES),
+            asking: Places::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
         });
@@ -189,11 +198,12 @@ impl Objects {
     }
 
     /// What is in a folder, here or at the sources.
-    async fn folder(self: &Arc<Self>, name: &str) -> Result<Arc<FolderIndex>, NoFile> {
+    async fn folder(self: &Arc<Self>, name: &str, asker: &Asker) -> Result<Arc<FolderIndex>, NoFile> {
         let ask = || async {
-            let _permit = self.asking.try_acquire().map_err(|_| NoFile::Busy)?;
+            let place = self.place(&self.asking, asker).await?;
             let (this, name) = (self.clone(), listing_name(name));
             let asked = tokio::task::spawn_blocking(move || {
+                let _place = place;
                 let here = this.files.find(&FileSelector::Name(name.clone())).ok();
                 this.small_file(here, name, MAX_LISTING_BYTES)
             });
@@ -202,8 +212,13 @@ impl Objects {
         self.listings.find(Instant::now(), name, ask).await
     }
 
+    /// A place among these for the user who asks.
+    async fn place(&self, places: &Arc<Places>, asker: &Asker) -> Result<Place, NoFile> {
+        places.take(asker.origin(&self.askers).await).ok_or(NoFile::Busy)
+    }
+
     /// The requested file, begun at least. Fetches it if it is not here.
-    pub(crate) async fn open(self: &Arc<Self>, file: &FileSelector) -> Result<Arc<HeldFile>, NoFile> {
+    async fn open(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Arc<HeldFile>, NoFile> {
         let said = match file {
             FileSelector::Name(name) => self.config.hashes.get(name).copied().map(FileSelector::Hash),
             FileSelector::Hash(_) | FileSelector::Only => None,
@@ -214,7 +229,7 @@ impl Objects {
                 self.cache.note_use(here.path());
                 return Ok(here);
             }
-            let mut outcome = self.fetch(file)?.outcome;
+            let mut outcome = self.fetch(file, asker).await?.outcome;
             // It may be there before it is whole: it is looked for whenever something is.
             loop {
                 if self.files.find(file).is_ok() {
@@ -230,11 +245,14 @@ impl Objects {
     }
 
     /// The descriptor of an image's name, from here or from the sources. It may change, so it is requested each time.
-    async fn tag(self: &Arc<Self>, image: &str) -> Result<Descriptor, NoFile> {
+    async fn tag(self: &Arc<Self>, image: &str, asker: &Asker) -> Result<Descriptor, NoFile> {
         let name = tags::file_name(image);
-        let _permit = self.asking.try_acquire().map_err(|_| NoFile::Busy)?;
+        let place = self.place(&self.asking, asker).await?;
         let this = self.clone();
-        let asked = tokio::task::spawn_blocking(move || this.tag_now(name));
+        let asked = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            this.tag_now(name)
+        });
         asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
     }
 
@@ -288,7 +306,7 @@ impl Objects {
     }
 
     /// Begins to fetch a file, unless a fetch is running.
-    fn fetch(self: &Arc<Self>, file: &FileSelector) -> Result<Fetch, NoFile> {
+    async fn fetch(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Fetch, NoFile> {
         let key = match file {
             FileSelector::Hash(hash) => hash.to_string(),
             FileSelector::Name(name) => format!("/{name}"),
@@ -300,12 +318,14 @@ impl Objects {
                 "it is not here, and there are no sources that could say what it is".to_owned(),
             ));
         }
-        let mut fetches = lock(&self.fetches);
-        if let Some(fetch) = fetches.get(&key) {
+        if let Some(fetch) = lock(&self.fetches).get(&key) {
             return Ok(fetch.clone());
         }
-        if fetches.len() == MAX_FETCHES {
-            return Err(NoFile::Busy);
+        let place = self.place(&self.fetching, asker).await?;
+        let mut fetches = lock(&self.fetches);
+        // Somebody may have begun it meanwhile.
+        if let Some(fetch) = fetches.get(&key) {
+            return Ok(fetch.clone());
         }
         let (tell, outcome) = channel::channel(None);
         let fetch = Fetch { outcome };
@@ -314,6 +334,7 @@ impl Objects {
         std::thread::spawn(move || {
             let outcome = this.fetch_now(&file);
             lock(&this.fetches).remove(&key);
+            drop(place);
             tell.send_replace(Some(outcome));
         });
         Ok(fetch)

@@ -12,6 +12,8 @@ use pliant_net::transfer::{FileSelector, HeldFile};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::asker::Asker;
+use super::door::TOO_MANY;
 use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
 use super::image::name::{self, AskedPart, NameError};
 use super::image::sha256::Sha256;
@@ -45,9 +47,7 @@ impl Refusal {
             NoFile::Unknown(why) => Self::new(StatusCode::NOT_FOUND, unknown, why),
             NoFile::Failed(why) => Self::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why),
             NoFile::TooLarge(why) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "UNKNOWN", why),
-            NoFile::Busy => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "TOOMANYREQUESTS", "too many files are fetched already")
-            }
+            NoFile::Busy => Self::new(StatusCode::SERVICE_UNAVAILABLE, "TOOMANYREQUESTS", TOO_MANY),
         }
     }
 
@@ -89,16 +89,16 @@ pub(super) async fn answer(
     query: Option<&str>,
     headers: &HeaderMap,
     head_only: bool,
-    objects: &Arc<Objects>,
+    (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Response<FileBody> {
     let given = match name::read(path) {
         Ok(AskedPart::Registry) => Ok(full("{}\n".into(), "application/json", head_only)),
-        Ok(AskedPart::Blob(digest)) => blob(&digest, headers, head_only, objects).await,
-        Ok(AskedPart::Manifest(digest)) => manifest(&digest, head_only, objects).await,
-        Ok(AskedPart::Tag(image)) => match tagged(&image, query, objects).await {
+        Ok(AskedPart::Blob(digest)) => blob(&digest, headers, head_only, (objects, asker)).await,
+        Ok(AskedPart::Manifest(digest)) => manifest(&digest, head_only, (objects, asker)).await,
+        Ok(AskedPart::Tag(image)) => match tagged(&image, query, (objects, asker)).await {
             Ok(descriptor) => {
                 match descriptor.digest.strip_prefix("sha256:").filter(|digits| name::is_sha256(digits)) {
-                    Some(digits) => manifest(digits, head_only, objects).await,
+                    Some(digits) => manifest(digits, head_only, (objects, asker)).await,
                     None => Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", "the tag's digest is no SHA-256")),
                 }
             }
@@ -113,23 +113,31 @@ pub(super) async fn answer(
 
 /// The descriptor of an image's name. A client that mirrors another registry gives its name in the query (`ns=`). Then
 /// the image's name with that registry before it is tried first.
-async fn tagged(image: &str, query: Option<&str>, objects: &Arc<Objects>) -> Result<Descriptor, NoFile> {
+async fn tagged(
+    image: &str,
+    query: Option<&str>,
+    (objects, asker): (&Arc<Objects>, &Asker),
+) -> Result<Descriptor, NoFile> {
     let registry = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("ns="));
     let with_registry =
         registry.map(|registry| format!("{registry}/{image}")).filter(|name| name::is_tagged_name(name));
     if let Some(name) = with_registry {
-        match objects.tag(&name).await {
+        match objects.tag(&name, asker).await {
             Err(NoFile::Unknown(_)) => {}
             found => return found,
         }
     }
-    objects.tag(image).await
+    objects.tag(image, asker).await
 }
 
 /// A manifest. It is small and read as a whole, so that its hash is verified and its type known.
-async fn manifest(digest: &str, head_only: bool, objects: &Arc<Objects>) -> Result<Response<FileBody>, Refusal> {
+async fn manifest(
+    digest: &str,
+    head_only: bool,
+    (objects, asker): (&Arc<Objects>, &Asker),
+) -> Result<Response<FileBody>, Refusal> {
     let refuse = |why: &str| Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why);
-    let file = open(digest, objects).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
+    let file = open(digest, (objects, asker)).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
     if file.offered().bytes > MAX_MANIFEST_BYTES {
         return Err(refuse("it is larger than 4 MiB: it is no manifest"));
     }
@@ -155,9 +163,9 @@ async fn blob(
     digest: &str,
     headers: &HeaderMap,
     head_only: bool,
-    objects: &Arc<Objects>,
+    (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Result<Response<FileBody>, Refusal> {
-    let file = open(digest, objects).await.map_err(|why| Refusal::of_file(why, "BLOB_UNKNOWN"))?;
+    let file = open(digest, (objects, asker)).await.map_err(|why| Refusal::of_file(why, "BLOB_UNKNOWN"))?;
     let verifying = tokio::spawn(verify(file.clone(), digest.to_owned(), objects.clone()));
     if file.is_whole() && !verifying.await.unwrap_or(false) {
         let why = "what the sources agree on has another digest";
@@ -169,8 +177,8 @@ async fn blob(
 }
 
 /// The file with this name.
-async fn open(digest: &str, objects: &Arc<Objects>) -> Result<Arc<HeldFile>, NoFile> {
-    objects.open(&FileSelector::Name(digest.to_owned())).await
+async fn open(digest: &str, (objects, asker): (&Arc<Objects>, &Asker)) -> Result<Arc<HeldFile>, NoFile> {
+    objects.open(&FileSelector::Name(digest.to_owned()), asker).await
 }
 
 fn say_digest(response: &mut Response<FileBody>, digest: &str) {

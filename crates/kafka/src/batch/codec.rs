@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
-use super::unopened::{MAX_PLAIN, Unopened};
+use super::unopened::Unopened;
 
 /// Largest window of zstd that is followed, 8 MiB: what its strongest levels but the "ultra" ones ask for.
 const MAX_ZSTD_WINDOW_LOG: u32 = 23;
@@ -33,17 +33,17 @@ impl Codec {
         [Self::None, Self::Gzip, Self::Snappy, Self::Lz4, Self::Zstd].get(usize::from(attributes as u16 & 7)).copied()
     }
 
-    /// The records, [`MAX_PLAIN`] bytes at most, whatever the packed bytes say of themselves.
-    pub(crate) fn unpack(self, packed: &[u8]) -> Result<Vec<u8>, Unopened> {
+    /// The records, `most` bytes at most, whatever the packed bytes say of themselves: unpacking stops there.
+    pub(crate) fn unpack(self, packed: &[u8], most: usize) -> Result<Vec<u8>, Unopened> {
         match self {
-            Self::None => bounded(packed),
-            Self::Gzip => bounded(GzDecoder::new(packed)),
-            Self::Snappy => snappy(packed),
-            Self::Lz4 => bounded(FrameDecoder::new(packed)),
+            Self::None => bounded(packed, most),
+            Self::Gzip => bounded(GzDecoder::new(packed), most),
+            Self::Snappy => snappy(packed, most),
+            Self::Lz4 => bounded(FrameDecoder::new(packed), most),
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(packed).map_err(|_| Unopened::Codec)?;
                 decoder.window_log_max(MAX_ZSTD_WINDOW_LOG).map_err(|_| Unopened::Codec)?;
-                bounded(decoder)
+                bounded(decoder, most)
             }
         }
     }
@@ -81,33 +81,33 @@ impl Codec {
 }
 
 /// All that a reader has, if it is not too much.
-fn bounded(reader: impl Read) -> Result<Vec<u8>, Unopened> {
+fn bounded(reader: impl Read, most: usize) -> Result<Vec<u8>, Unopened> {
     let mut plain = Vec::new();
-    reader.take(MAX_PLAIN as u64 + 1).read_to_end(&mut plain).map_err(|_| Unopened::Codec)?;
-    if plain.len() > MAX_PLAIN { Err(Unopened::TooLarge) } else { Ok(plain) }
+    reader.take(most as u64 + 1).read_to_end(&mut plain).map_err(|_| Unopened::Codec)?;
+    if plain.len() > most { Err(Unopened::TooLarge) } else { Ok(plain) }
 }
 
 /// Snappy, in blocks as the Java client frames them, or as one block.
-fn snappy(packed: &[u8]) -> Result<Vec<u8>, Unopened> {
+fn snappy(packed: &[u8], most: usize) -> Result<Vec<u8>, Unopened> {
     let mut plain = Vec::new();
     if !packed.starts_with(&XERIAL[..8]) {
-        snappy_block(packed, &mut plain)?;
+        snappy_block(packed, &mut plain, most)?;
         return Ok(plain);
     }
     let mut rest = packed.get(XERIAL.len()..).ok_or(Unopened::Codec)?;
     while let Some((length, behind)) = rest.split_first_chunk() {
         let length = usize::try_from(i32::from_be_bytes(*length)).map_err(|_| Unopened::Codec)?;
         let (block, behind) = behind.split_at_checked(length).ok_or(Unopened::Codec)?;
-        snappy_block(block, &mut plain)?;
+        snappy_block(block, &mut plain, most)?;
         rest = behind;
     }
     if rest.is_empty() { Ok(plain) } else { Err(Unopened::Codec) }
 }
 
-fn snappy_block(block: &[u8], plain: &mut Vec<u8>) -> Result<(), Unopened> {
+fn snappy_block(block: &[u8], plain: &mut Vec<u8>, most: usize) -> Result<(), Unopened> {
     let length = snap::raw::decompress_len(block).map_err(|_| Unopened::Codec)?;
     let start = plain.len();
-    if length > MAX_PLAIN - start {
+    if length > most - start {
         return Err(Unopened::TooLarge);
     }
     plain.resize(start + length, 0);

@@ -137,12 +137,7 @@ pub fn join<'g>(
         header.records = header.records.checked_add(records).ok_or(Unopened::TooLarge)?;
         match codec {
             Codec::None => plain.extend_from_slice(bytes),
-            _ if !room.is_left() => return Err(Unopened::NoRoom),
-            _ => {
-                let unpacked = codec.unpack(bytes)?;
-                room.spend(unpacked.len());
-                plain.extend(unpacked);
-            }
+            _ => plain.extend(unpack(codec, bytes, room)?),
         }
         if plain.len() + anchor.plain.len() > MAX_PLAIN || header.records as usize > MAX_RECORDS {
             return Err(Unopened::TooLarge);
@@ -178,13 +173,7 @@ impl<'a> Batch<'a> {
             return Err(Unopened::TooLarge);
         }
         let codec = Codec::of(header.attributes).ok_or(Unopened::Codec)?;
-        if !room.is_left() {
-            return Err(Unopened::NoRoom);
-        }
-        // What cannot be unpacked may have cost as much as what can.
-        let unpacked = codec.unpack(&whole[HEADER..]);
-        room.spend(unpacked.as_ref().map_or(MAX_PLAIN, Vec::len));
-        let plain = unpacked?;
+        let plain = unpack(codec, &whole[HEADER..], room)?;
         let records = read_records(&plain, &header, i64::from_be_bytes(array(whole, 27))).ok_or(Unopened::Records)?;
         Ok(Self { whole, codec, plain, records })
     }
@@ -249,6 +238,19 @@ impl<'a> Batch<'a> {
         batch[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&crc.to_be_bytes());
         batch
     }
+}
+
+/// What packed records are, as far as there is room.
+fn unpack(codec: Codec, packed: &[u8], room: &mut Room) -> Result<Vec<u8>, Unopened> {
+    let (most, beyond) = room.limit(packed.len());
+    // A codec unpacks a block before it can be stopped.
+    if most == 0 {
+        return Err(beyond);
+    }
+    let unpacked = codec.unpack(packed, most).map_err(|error| if error == Unopened::TooLarge { beyond } else { error });
+    // What cannot be unpacked may have cost as much as what can.
+    room.spend(unpacked.as_ref().map_or(most, Vec::len));
+    unpacked
 }
 
 /// The records of a batch, if they are as many as it says, with offsets in order, and nothing else is there.

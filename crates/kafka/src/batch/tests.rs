@@ -147,14 +147,44 @@ fn bombs_are_not_unpacked() {
     for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
         let packed = codec.pack(&zeros);
         assert!(packed.len() < zeros.len() / 15, "{codec:?} {}", packed.len());
-        assert_eq!(codec.unpack(&packed), Err(Unopened::TooLarge), "{codec:?}");
-        assert_eq!(codec.unpack(&codec.pack(&zeros[1..])).unwrap().len(), MAX_PLAIN);
+        assert_eq!(codec.unpack(&packed, MAX_PLAIN), Err(Unopened::TooLarge), "{codec:?}");
+        assert_eq!(codec.unpack(&codec.pack(&zeros[1..]), MAX_PLAIN).unwrap().len(), MAX_PLAIN);
     }
     // A block of snappy that says that it has four gigabytes.
-    assert_eq!(Codec::Snappy.unpack(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0]), Err(Unopened::TooLarge));
+    assert_eq!(Codec::Snappy.unpack(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0], MAX_PLAIN), Err(Unopened::TooLarge));
     // A frame of zstd with a window of 2 GiB and one byte.
     let frame = [0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3, 9, 0, 0, 1];
-    assert_eq!(Codec::Zstd.unpack(&frame), Err(Unopened::Codec));
+    assert_eq!(Codec::Zstd.unpack(&frame, MAX_PLAIN), Err(Unopened::Codec));
+}
+
+/// A batch of 16 MiB of zeros in a few kilobytes is not unpacked beyond 64 bytes for each of its own, or a mebibyte; and a
+/// response of such batches not beyond its room, which is 16 bytes for each of its own and 4 MiB.
+#[test]
+fn a_bomb_costs_in_proportion_to_its_size() {
+    let zeros = vec![0u8; 16 << 20];
+    for (number, codec) in [(1, Codec::Gzip), (2, Codec::Snappy), (3, Codec::Lz4), (4, Codec::Zstd)] {
+        let mut bomb = by_hand()[..HEADER].to_vec();
+        bomb[ATTRIBUTES_AT + 1] = number;
+        bomb.extend(codec.pack(&zeros));
+        let length = (bomb.len() - LENGTH_END) as i32;
+        bomb[8..LENGTH_END].copy_from_slice(&length.to_be_bytes());
+        let crc = crc32c::crc32c(&bomb[ATTRIBUTES_AT..]);
+        bomb[CRC_AT..ATTRIBUTES_AT].copy_from_slice(&crc.to_be_bytes());
+        let packed = bomb.len() - HEADER;
+        let whole = Room::for_response(100 * bomb.len());
+        let mut room = whole;
+        let refused = Batch::open(&bomb, &mut room).unwrap_err();
+        let far_more = packed * 64 < zeros.len();
+        assert_eq!(refused, if far_more { Unopened::TooLarge } else { Unopened::Records }, "{codec:?}");
+        assert!(whole.spent(room) <= (64 * packed).max(1 << 20), "{codec:?} {}", whole.spent(room));
+        for _ in 0..100 {
+            _ = Batch::open(&bomb, &mut room);
+        }
+        assert!(whole.spent(room) <= (16 * 100 * bomb.len() + (4 << 20)).min(128 << 20), "{codec:?}");
+        // Whoever receives parts that were packed again knows that the whole was not too large.
+        let received = Room::for_received();
+        assert_eq!(received.limit(packed), (MAX_PLAIN, Unopened::TooLarge));
+    }
 }
 
 /// Snappy as one block, as librdkafka may send it.
@@ -162,7 +192,7 @@ fn bombs_are_not_unpacked() {
 fn snappy_without_frames_is_read() {
     let plain = b"abcabcabcabcabc".repeat(100);
     let packed = snap::raw::Encoder::new().compress_vec(&plain).unwrap();
-    assert_eq!(Codec::Snappy.unpack(&packed).unwrap(), plain);
+    assert_eq!(Codec::Snappy.unpack(&packed, MAX_PLAIN).unwrap(), plain);
 }
 
 /// A member of gzip as zlib's own tools write it, at another level.
@@ -171,7 +201,7 @@ fn gzip_of_other_levels_is_read() {
     let plain = b"abcabcabcabcabc".repeat(100);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(&plain).unwrap();
-    assert_eq!(Codec::Gzip.unpack(&encoder.finish().unwrap()).unwrap(), plain);
+    assert_eq!(Codec::Gzip.unpack(&encoder.finish().unwrap(), MAX_PLAIN).unwrap(), plain);
 }
 
 proptest! {

@@ -18,6 +18,7 @@ use crate::transfer::Settings;
 pub struct Node {
     shared: Arc<SharedNode>,
     address: SocketAddr,
+    accepts: bool,
 }
 
 impl Drop for Node {
@@ -52,7 +53,7 @@ impl Node {
         };
         std::thread::Builder::new().name("pliant".into()).spawn(work)?;
         let (shared, address) = made.recv().map_err(io::Error::other)??;
-        Ok(Self { shared, address })
+        Ok(Self { shared, address, accepts })
     }
 
     /// The socket's address.
@@ -87,17 +88,21 @@ impl Node {
         Ok(handle)
     }
 
-    /// The next byte stream that somebody opens. Fails when the socket has failed, as every call of the node then does.
+    /// The next byte stream that somebody opens. Fails when the socket has failed, as every call of the node then does, and at
+    /// a node of [`Node::client`], which nobody can call.
     pub async fn accept(&self) -> io::Result<Stream> {
         Ok(Stream::new(self.next_handle(false).await?))
     }
 
-    /// The next that somebody opens for messages.
+    /// The next that somebody opens for messages. Fails as [`Node::accept`] does.
     pub async fn accept_messages(&self) -> io::Result<MessageReceiver> {
         Ok(MessageReceiver::new(self.next_handle(true).await?))
     }
 
     async fn next_handle(&self, messages: bool) -> io::Result<Handle> {
+        if !self.accepts {
+            return Err(invalid("this node only calls others: accept needs a node that listens"));
+        }
         let connection = self.shared.accept(messages).await?;
         Ok(Handle::new(self.shared.clone(), connection))
     }

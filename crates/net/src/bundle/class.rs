@@ -8,7 +8,7 @@ use pliant_proto::contract::Contract;
 use pliant_proto::packet::CLASSES;
 use pliant_proto::units::Rate;
 
-use super::multiplexer::MultiplexerConfig;
+use super::multiplexer::{GREATEST_WINDOW, MultiplexerConfig};
 use crate::flow::{Classes, FlowSettings, Protocol, SocketTransport};
 
 /// The last class behind which there are those of ATP's other priorities and its backup.
@@ -32,11 +32,17 @@ pub struct BundleClass {
     pub max_streams: usize,
     /// Most bytes that the windows of a bundle's streams grow to together.
     pub window_budget: u64,
-    /// Most bytes of a bundle's streams that wait to be read; beyond it the stream that holds up most is reset.
+    /// Most bytes of a bundle's streams that wait to be read, at least [`Self::LEAST_UNREAD`]; beyond it the stream that holds
+    /// up most is reset.
     pub max_unread: u64,
 }
 
 impl BundleClass {
+    /// The window to which one stream may grow. With less, a stream that does what it may would be reset.
+    pub const LEAST_UNREAD: u64 = GREATEST_WINDOW;
+    /// With a smaller window of the transport, a bundle stops at its first cells.
+    pub const LEAST_WINDOW: u64 = 64_000;
+
     /// Refuses a class that cannot carry streams, which need all their bytes and a transport with a window.
     pub fn check(&self) -> io::Result<()> {
         let wrong = |why: String| Err(invalid(format!("class {}: {why}", self.name)));
@@ -54,6 +60,16 @@ impl BundleClass {
         }
         if self.flow.contract.min_delivery < 1.0 {
             return wrong("all bytes of a stream must arrive: min_delivery is 1".to_owned());
+        }
+        if self.max_unread < Self::LEAST_UNREAD {
+            let (unread, least) = (self.max_unread, Self::LEAST_UNREAD >> 20);
+            return wrong(format!(
+                "unread is {unread} bytes; it is at least {least} MiB, to which one stream's window grows"
+            ));
+        }
+        if self.flow.receive_buffer < Self::LEAST_WINDOW {
+            let (window, least) = (self.flow.receive_buffer, Self::LEAST_WINDOW / 1000);
+            return wrong(format!("window is {window} bytes; it is at least {least} kB"));
         }
         Ok(())
     }
@@ -107,7 +123,7 @@ mod tests {
             schedule: DaySchedule::default(),
             max_streams: 1,
             window_budget: 0,
-            max_unread: 0,
+            max_unread: BundleClass::LEAST_UNREAD,
         };
         assert!(!shared.messages().drops_early && shared.check().is_ok());
         let alone = BundleClass { message_line_rate: Some(Rate::from_gbit_per_sec(1)), ..shared.clone() };

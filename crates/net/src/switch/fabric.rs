@@ -38,6 +38,9 @@ pub struct LinkConfig {
     pub delay: Span,
     /// Index of its queues in [`FabricConfig::plans`].
     pub plan: usize,
+    /// By so many bits a flow's hash is turned where this link is the first of several equal ones, so that choices on a
+    /// flow's way that differ by it do not depend on each other.
+    pub hash_turn: u32,
 }
 
 /// Where frames that arrive by a port go first.
@@ -166,6 +169,7 @@ pub struct Fabric {
     now: Instant,
     links: Vec<Link>,
     ends: Vec<NextHop>,
+    hash_turns: Vec<u32>,
     /// For each link the least time from an arrival at its end until the frame can leave.
     ahead: Vec<Span>,
     /// When each link was last to be woken.
@@ -207,6 +211,7 @@ impl Fabric {
             now: Instant::ZERO,
             links: config.links.iter().enumerate().map(link).collect(),
             ends: config.links.iter().map(|link| link.to).collect(),
+            hash_turns: config.links.iter().map(|link| link.hash_turn).collect(),
             ahead: ahead(config),
             wakes: vec![Instant::MAX; config.links.len()],
             least_crossing: least_crossing(config),
@@ -350,7 +355,10 @@ impl Fabric {
         let link = match (links.as_slice(), self.load_balancing) {
             ([], _) => return self.drop_unroutable(&packet),
             (&[only], _) => only,
-            (links, LoadBalancing::Ecmp) => links[flow as usize % links.len()],
+            (links, LoadBalancing::Ecmp) => {
+                let turn = self.hash_turns[links[0] as usize];
+                links[flow.rotate_right(turn) as usize % links.len()]
+            }
             (links, LoadBalancing::SprayRandom) => links[self.stream.below(links.len() as u64) as usize],
             (links, LoadBalancing::SprayRoundRobin) => {
                 self.round_robin = self.round_robin.wrapping_add(1);

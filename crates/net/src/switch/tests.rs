@@ -15,6 +15,7 @@ use super::forwarding_table::ForwardingTable;
 /// One node with `ports` ports whose links have this rate and delay.
 fn star(ports: u32, rate: Rate, delay: Span, plan: QueuePlan) -> SwitchConfig {
     let link = |port: u32| LinkConfig {
+        hash_turn: 0,
         name: format!("to {port}"),
         owner: 0,
         to: NextHop::Port(port as u16),
@@ -177,6 +178,7 @@ fn inner_links_wake_nobody() {
     let plan = QueuePlan::single(QueueConfig::tail_drop("all", 10));
     let mut config = star(2, Rate::from_gbit_per_sec(1), Span::from_us(50), plan);
     config.fabric.links.push(LinkConfig {
+        hash_turn: 0,
         name: "host 0".to_owned(),
         owner: 1,
         to: NextHop::Node(0),

@@ -1,6 +1,8 @@
 //! Streams and messages as applications use them.
 
 use std::io::{ErrorKind, Read, Write};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use crate::common::{by, content, encrypted, loopback, send_from_port_zero, settings};
@@ -45,6 +47,22 @@ fn streams_carry_both_ways() {
             let report = accepted.report();
             assert!(report.receiver.duplicate_bytes < BYTES as u64 && report.sender.bytes_sent >= BYTES as u64);
         });
+    }
+}
+
+/// A node that only calls others does not wait for a call that cannot come: `accept` fails at once and says why.
+#[test]
+fn a_node_that_does_not_listen_accepts_nothing() {
+    let caller = Node::client(loopback(), settings()).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    for messages in [false, true] {
+        let polled = match messages {
+            false => pin!(caller.accept()).poll(&mut context).map(|result| result.err().unwrap()),
+            true => pin!(caller.accept_messages()).poll(&mut context).map(|result| result.err().unwrap()),
+        };
+        let Poll::Ready(error) = polled else { panic!("it waits for ever") };
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "this node only calls others: accept needs a node that listens");
     }
 }
 

@@ -76,6 +76,15 @@ impl Grants {
         self.grant();
     }
 
+    /// The message is granted elsewhere from now on.
+    pub fn forget(&mut self, endpoint: EndpointId) {
+        let before = self.messages.len();
+        self.messages.retain(|message| message.endpoint != endpoint);
+        if self.messages.len() < before {
+            self.grant();
+        }
+    }
+
     /// Grants what the best messages lack, one of each sender. Who is granted whole makes room for the next at once: its
     /// last bytes are not reported.
     fn grant(&mut self) {

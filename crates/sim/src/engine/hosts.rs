@@ -3,7 +3,6 @@
 use pliant_proto::host::{Host, HostAnswer, HostRequest};
 use pliant_proto::packet::EndpointId;
 use pliant_proto::time::Instant;
-use pliant_proto::units::Rate;
 
 use super::schedule::{Schedule, kind};
 
@@ -31,13 +30,15 @@ impl Shared {
 }
 
 impl Hosts {
-    /// Takes a request of an endpoint at host `number`, whose link has rate `link`; the flow's other side is at host `peer`.
+    /// Takes a request of an endpoint whose flow takes the link in this place of host `number`; the flow's other side is at host
+    /// `peer`. `machines` makes the host's.
     pub(super) fn ask(
         &mut self,
         now: Instant,
-        (number, link): (u32, Rate),
+        (number, link): (u32, usize),
         (endpoint, peer): (EndpointId, u32),
         request: HostRequest,
+        machines: impl FnOnce() -> Host,
         schedule: &mut Schedule,
     ) {
         let index = number as usize;
@@ -45,8 +46,8 @@ impl Hosts {
             self.hosts.resize_with(index + 1, || None);
         }
         let shared =
-            self.hosts[index].get_or_insert_with(|| Box::new(Shared { host: Host::new(link), wake_at: Instant::MAX }));
-        shared.host.handle_request(endpoint, peer, request);
+            self.hosts[index].get_or_insert_with(|| Box::new(Shared { host: machines(), wake_at: Instant::MAX }));
+        shared.host.handle_request_on(link, endpoint, peer, request);
         shared.schedule(now, number, schedule);
     }
 

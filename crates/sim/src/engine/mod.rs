@@ -21,7 +21,7 @@ pub use losses::{LinkLoss, LossKind};
 pub use messages::FlowMessages;
 pub use network::flow_path;
 pub use objects::{HighWeight, Mail, Objects, PushFlow};
-pub use setup::{PathChoice, Reroute, Setup};
+pub use setup::{Flowlets, PathChoice, Reroute, Setup};
 
 use pliant_proto::contract::policy::Policy;
 use pliant_proto::packet::{Body, EndpointId, Packet, SackBlocks, Side};
@@ -227,8 +227,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         let (destination, flow) = (self.flows.host(packet.to), packet.to.flow());
         if !self.network.sprays() || self.flows.slots[flow as usize].pinned {
             self.network.keep_to_path(node, destination, pinned, u64::from(flow))
-        } else if let Some(gap) = self.network.flowlet_gap() {
-            self.network.flowlet((self.now, gap), node, (packet.to, destination), pinned)
+        } else if let Some(flowlets) = self.network.by_flowlets() {
+            let number = u64::from(self.flows.slots[flow as usize].id);
+            self.network.flowlet((self.now, flowlets), node, (packet.to, destination, number), pinned)
         } else {
             self.network.spray(node, destination, pinned, packet.hops)
         }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use pliant_proto::packet::{EndpointId, Packet, TrafficClass};
+use pliant_proto::host::{Host, HostRequest};
+use pliant_proto::packet::{EndpointId, Packet, Side, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::switch::queue::{Admission, DropReason, QueueCounters};
 use pliant_proto::switch::{Link, SharedBuffer};
-use pliant_proto::time::{Instant, Span};
+use pliant_proto::time::Instant;
 use pliant_proto::units::Rate;
 
 use super::attachments::Attachments;
 use super::hosts::Hosts;
 use super::losses::Losses;
 use super::schedule::{Schedule, kind};
-use super::setup::{PathChoice, Reroute, Setup};
+use super::setup::{Flowlets, PathChoice, Reroute, Setup};
 use crate::port_plans::PortPlans;
-use crate::routing::Routing;
+use crate::routing::{Routing, ecmp_hash};
 use crate::topology::{LinkId, NodeId, Topology};
 use crate::traffic::FlowSpec;
 
@@ -43,6 +44,8 @@ pub(super) struct Network<'a> {
     orders: Vec<Vec<u16>>,
     /// The flowlets of packets to each endpoint, for each switch that they passed.
     flowlets: Vec<Vec<Flowlet>>,
+    /// The same where switches have tables of a fixed size: those of each switch that has chosen so far.
+    flowlet_tables: Vec<Vec<Option<(LinkId, Instant)>>>,
     /// SACK blocks of packets under way.
     pub(super) attachments: Attachments,
     losses: Losses,
@@ -79,6 +82,10 @@ impl<'a> Network<'a> {
             turns: vec![0; nodes],
             orders: vec![Vec::new(); if setup.path_choice == PathChoice::SprayPermutation { nodes } else { 0 }],
             flowlets: Vec::new(),
+            flowlet_tables: vec![
+                Vec::new();
+                if matches!(setup.path_choice, PathChoice::Flowlet(_)) { nodes } else { 0 }
+            ],
             attachments: Attachments::default(),
             losses: Losses::new(setup.losses, setup.seed),
             shared_hosts: Hosts::default(),
@@ -232,21 +239,22 @@ impl<'a> Network<'a> {
         links[choice].0
     }
 
-    /// The gap that parts flowlets, if packets go by flowlets.
-    pub(super) fn flowlet_gap(&self) -> Option<Span> {
+    /// How packets go by flowlets, if they do.
+    pub(super) fn by_flowlets(&self) -> Option<Flowlets> {
         match self.path_choice {
-            PathChoice::Flowlet(gap) => Some(gap),
+            PathChoice::Flowlet(flowlets) => Some(flowlets),
             _ => None,
         }
     }
 
     /// The next link at `node` of a packet to an endpoint on `destination`: that of the last packet if it passed less than
-    /// `gap` ago, else one at random. A flow's first takes its pinned path.
+    /// the gap ago, else one at random. A flow's first takes its pinned path. With a table of a fixed size, the last packet of
+    /// any flow of the same entry counts; `flow` is the flow's number.
     pub(super) fn flowlet(
         &mut self,
-        (now, gap): (Instant, Span),
+        (now, Flowlets { gap, table }): (Instant, Flowlets),
         node: NodeId,
-        (to, destination): (EndpointId, u32),
+        (to, destination, flow): (EndpointId, u32, u64),
         pinned: u32,
     ) -> u32 {
         let links = match self.routing.next_links(node, NodeId(destination)) {
@@ -254,6 +262,19 @@ impl<'a> Network<'a> {
             [only] => return only.0,
             links => links,
         };
+        if let Some(entries) = table {
+            let of_switch = &mut self.flowlet_tables[node.index()];
+            of_switch.resize(entries as usize, None);
+            // Both directions of a flow have entries of their own, and other ones at each switch.
+            let key = ecmp_hash(node, NodeId(u32::from(to.side() == Side::Initiator)), flow);
+            let entry = &mut of_switch[((u128::from(key) * u128::from(entries)) >> 64) as usize];
+            let chosen = match *entry {
+                Some((link, at)) if now.since(at) < gap && links.contains(&link) => link,
+                _ => links[self.routing.weighted_choice(links, self.stream.below(1 << 32) as u32)],
+            };
+            *entry = Some((chosen, now));
+            return chosen.0;
+        }
         let place = to.index() as usize;
         if self.flowlets.len() <= place {
             self.flowlets.resize_with(place + 1, Vec::new);
@@ -335,6 +356,29 @@ impl<'a> Network<'a> {
         let (port, shared) = self.port_and_buffer(link);
         port.catch_up(now, shared);
         port
+    }
+
+    /// Passes on what an endpoint, whose host sends it by link `nic`, asks of what the flows of its host share.
+    ///
+    /// A flow that keeps to its path arrives by the link by which its answers leave. Where switches choose for each packet or
+    /// each burst, it arrives by any.
+    pub(super) fn ask_host(
+        &mut self,
+        now: Instant,
+        (host, nic): (u32, u32),
+        end: (EndpointId, u32),
+        request: HostRequest,
+        schedule: &mut Schedule,
+    ) {
+        let (topology, sprays, node) = (self.topology, self.sprays(), NodeId(host));
+        let links = topology.outgoing(node);
+        let place = links.iter().position(|link| link.0 == nic).unwrap_or_default();
+        let machines = || {
+            let rates: Vec<Rate> = links.iter().map(|&link| topology.link(link).rate).collect();
+            let together = [topology.host_rate(node)];
+            Host::with_links(&rates, if sprays { &together } else { &rates })
+        };
+        self.shared_hosts.ask(now, (host, place), end, request, machines, schedule);
     }
 
     /// A link's rate.

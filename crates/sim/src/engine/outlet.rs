@@ -51,9 +51,9 @@ impl<R> SimulatedHost<'_, '_, R> {
                 }
             }
             AnyRequest::Host(request) => {
-                let host = (self.slot.host(self.endpoint.side()), self.network.rate(self.nic));
+                let host = self.slot.host(self.endpoint.side());
                 let end = (self.endpoint, self.slot.host(self.endpoint.peer().side()));
-                self.network.shared_hosts.ask(self.now, host, end, request, self.schedule);
+                self.network.ask_host(self.now, (host, self.nic), end, request, self.schedule);
             }
             AnyRequest::Push(PushRequest::Controller(message)) => {
                 let host = self.slot.host(self.endpoint.side());

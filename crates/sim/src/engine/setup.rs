@@ -23,8 +23,17 @@ pub enum PathChoice {
     SprayPermutation,
     /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
     TwoPaths,
-    /// At random, in proportion to weights, whenever a flow has sent nothing through a switch for this long (LetFlow, NSDI 2017).
-    Flowlet(Span),
+    /// At random, in proportion to weights, whenever a flow has sent nothing through a switch for a while (LetFlow, NSDI 2017).
+    Flowlet(Flowlets),
+}
+
+/// How switches part the flowlets of flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flowlets {
+    /// A flow that has sent nothing for so long begins a flowlet.
+    pub gap: Span,
+    /// Entries of each switch's table, which flows share whose hashes meet; without it each flow has its own.
+    pub table: Option<u32>,
 }
 
 /// What a run is made of, beside its traffic and transports.

@@ -117,8 +117,6 @@ pub struct Traits {
     pub shares_objects: bool,
     /// Its receivers send credits, so data must take the path of its credits back.
     pub has_credits: bool,
-    /// The flows of a host take turns on its one link.
-    pub shares_link: bool,
     /// The plan that gives each of its classes a queue of its own, as it should have.
     pub queue_per_class: Option<&'static str>,
     /// It can stand for the flows of hosts that a deployment has not reached.
@@ -136,7 +134,6 @@ impl Traits {
         takes_messages: true,
         shares_objects: false,
         has_credits: false,
-        shares_link: false,
         queue_per_class: None,
         is_legacy: false,
     };

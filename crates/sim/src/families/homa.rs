@@ -87,7 +87,7 @@ impl Family for HomaFamily {
             name: "homa",
             description: "Homa: messages that the receiver grants, by priorities, the shortest first (SIGCOMM 2018)",
             honours: homa::HONOURS,
-            traits: Traits { shares_link: true, ..Traits::PLAIN },
+            traits: Traits::PLAIN,
         }]
     }
 

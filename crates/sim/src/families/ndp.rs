@@ -65,7 +65,7 @@ impl Family for NdpFamily {
             name: "ndp",
             description: "NDP: begins at line rate, switches trim, receivers pull what is left (SIGCOMM 2017)",
             honours: ndp::HONOURS,
-            traits: Traits { shares_link: true, ..Traits::PLAIN },
+            traits: Traits::PLAIN,
         }]
     }
 

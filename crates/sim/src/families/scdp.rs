@@ -48,7 +48,7 @@ impl Family for ScdpFamily {
             name: "scdp",
             description: "SCDP: rateless symbols of an object over NDP's switches and pulls (arXiv 1909.08928)",
             honours: scdp::HONOURS,
-            traits: Traits { shares_objects: true, shares_link: true, ..Traits::PLAIN },
+            traits: Traits { shares_objects: true, ..Traits::PLAIN },
         }]
     }
 

@@ -20,6 +20,8 @@ pub const REFLEX_SERIES: &str = "reflex_series.parquet";
 pub const WINDOW_SERIES: &str = "window_series.parquet";
 /// One row per object.
 pub const OBJECTS: &str = "objects.csv";
+/// Lengths and checksums of a point's files.
+pub const CHECKSUMS: &str = "checksums.txt";
 /// The report.
 pub const REPORT: &str = "report.html";
 /// The plotting library beside a report that does not carry it.

@@ -1,5 +1,6 @@
 //! The files of a run. `docs/output.md` describes them; the tables in it are generated from the columns' declarations.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use columns::{CHUNK_ROWS, Columns, Field, IDENTITY};
 use schema::Identity;
 use serde::Deserialize;
 
+mod checksums;
 mod columns;
 mod description;
 mod error;
@@ -27,6 +29,7 @@ mod frame;
 mod schema;
 mod summary;
 
+pub use checksums::{CheckDepth, check_point};
 pub use description::{ColumnDescription, TableDescription, tables};
 pub use error::OutputError;
 pub use folder::check_folder;
@@ -57,7 +60,8 @@ pub fn write_run(
     })
 }
 
-/// The same without a report, for one of many runs: [`write_sweep_report`] makes one of all.
+/// The same for one of many runs: without a report, of which [`write_sweep_report`] makes one of all, and with a list of its
+/// files that [`check_point`] compares with them.
 pub fn write_point(
     dir: &Path,
     run: Variant<'_>,
@@ -65,12 +69,13 @@ pub fn write_point(
     options: WriteOptions,
 ) -> Result<(), OutputError> {
     folder::write_whole(dir, options.force, |folder| {
-        write_run_files(folder, run, resolved_scenario_toml, options.identify)
+        write_run_files(folder, run, resolved_scenario_toml, options.identify)?;
+        checksums::write_checksums(folder)
     })
 }
 
-/// Writes the output folder of a run from its files as another process read them, whole or not at all: `files` are names
-/// and contents. What stands there is replaced if it is an output folder.
+/// The same from the files of a run as another process read them: `files` are names and contents. What stands there is
+/// replaced if it is an output folder.
 ///
 /// # Errors
 ///
@@ -85,7 +90,8 @@ pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError>
     }
     folder::write_whole(dir, true, |folder| {
         let write = |(name, bytes): &(&str, &[u8])| write_file(&folder.join(name), |out| out.write_all(bytes));
-        files.iter().try_for_each(write)
+        files.iter().try_for_each(write)?;
+        checksums::write_checksums(folder)
     })
 }
 
@@ -287,6 +293,14 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     if comparison.folders.len() != comparison.variants.len() {
         return Err(OutputError::malformed(&path)("variants and folders differ in number".to_owned()));
     }
+    for folder in &comparison.folders {
+        // It comes from a file, so it may be any text.
+        if Path::new(folder).file_name() != Some(OsStr::new(folder)) {
+            let why = format!("{folder:?} is no name of a folder beside it");
+            return Err(OutputError::malformed(&path)(why));
+        }
+        refuse_links_out(dir, &dir.join(folder))?;
+    }
     let runs = comparison.folders.iter().map(|folder| read_run(&dir.join(folder))).collect::<Result<Vec<_>, _>>()?;
     let labels = comparison.variants.iter().zip(&runs);
     let variants: Vec<_> = labels.map(|(label, result)| Variant { label, result }).collect();
@@ -294,17 +308,37 @@ fn comparison_page(dir: &Path) -> Result<String, OutputError> {
     Ok(report::render_comparison(&comparison.title, &variants, None, None, &first))
 }
 
+/// Refuses a run's folder, or a file of it, that a link leads out of `root`: a page would show what stands elsewhere.
+fn refuse_links_out(root: &Path, folder: &Path) -> Result<(), OutputError> {
+    let whole = fs::canonicalize(root).map_err(OutputError::io("read", root))?;
+    let files = files::OF_A_RUN.iter().chain([&files::COMPARISON]).map(|name| folder.join(name));
+    for path in std::iter::once(folder.to_path_buf()).chain(files) {
+        match fs::canonicalize(&path) {
+            Ok(real) if !real.starts_with(&whole) => {
+                let why = format!("a link leads out of {}", root.display());
+                return Err(OutputError::malformed(&path)(why));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn read_scenario(dir: &Path) -> Result<String, OutputError> {
     let path = dir.join(files::SCENARIO);
     text_file::read_table(&path).map_err(OutputError::io("read", &path))
 }
 
-/// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path.
+/// Writes `report.html` of an output folder anew, from the other files of the run or comparison. Returns its path. Nothing
+/// outside of the folder is read, wherever its files lead.
 pub fn rebuild_report(dir: &Path) -> Result<PathBuf, OutputError> {
     let compared = dir.join(files::COMPARISON).exists();
+    refuse_links_out(dir, dir)?;
     let page = if compared { comparison_page(dir)? } else { report::render(&read_run(dir)?, &read_scenario(dir)?) };
     let path = dir.join(files::REPORT);
     let fresh = dir.join(format!(".{}.new-{}", files::REPORT, std::process::id()));
+    // A link of that name would have another file written.
+    let _ = fs::remove_file(&fresh);
     let written = write_text(&fresh, &page).map_err(|error| error.about(&fresh, &path));
     let replaced = written.and_then(|()| fs::rename(&fresh, &path).map_err(OutputError::io("write", &path)));
     if replaced.is_err() {

@@ -340,6 +340,57 @@ fn a_comparison_keeps_every_variants_folder() {
     assert_eq!(entries(&out), ["1_a_b", "a_b", "comparison.json", "report.html"]);
 }
 
+/// A folder from elsewhere shows nothing but itself: folders of `comparison.json` are names, and links that lead out of the
+/// folder are refused by name, also a link in the place of the page that is being written.
+#[test]
+fn a_report_reads_its_own_folder_only() {
+    use std::os::unix::fs::symlink;
+    let scratch = Scratch::new("own");
+    let (out, elsewhere) = (scratch.0.join("both"), scratch.0.join("elsewhere"));
+    let result = samples::run();
+    let variants = ["a", "b"].map(|label| Variant { label, result: &result });
+    write_run(&elsewhere, plain(&result), "secret = 1", NEW).unwrap();
+    let scenarios = ["first".to_owned(), "second".to_owned()];
+    write_comparison(&out, "two", &variants, (None, None), &scenarios, NEW).unwrap();
+    let (json, page) = (out.join(files::COMPARISON), out.join(files::REPORT));
+    let (written, first) = (fs::read_to_string(&json).unwrap(), fs::read_to_string(&page).unwrap());
+    let refused = |why: &str| {
+        let error = rebuild_report(&out).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), first);
+    };
+    let absolute = elsewhere.to_str().unwrap();
+    for name in ["../elsewhere", absolute, "a/../../elsewhere", "a/.", "..", "."] {
+        let value: serde_json::Value = serde_json::from_str(&written).unwrap();
+        let value =
+            serde_json::json!({ "title": value["title"], "variants": value["variants"], "folders": [name, "b"] });
+        fs::write(&json, value.to_string()).unwrap();
+        refused(&format!("{name:?} is no name of a folder beside it"));
+    }
+    fs::write(&json, &written).unwrap();
+    let (own, aside) = (out.join("a"), out.join("aside"));
+    fs::rename(&own, &aside).unwrap();
+    symlink(&elsewhere, &own).unwrap();
+    refused("both/a: a link leads out of ");
+    fs::remove_file(&own).unwrap();
+    symlink(&aside, &own).unwrap();
+    rebuild_report(&out).expect("a link within the folder");
+    let scenario = aside.join(files::SCENARIO);
+    fs::remove_file(&scenario).unwrap();
+    symlink(elsewhere.join(files::SCENARIO), &scenario).unwrap();
+    refused("scenario.toml: a link leads out of ");
+    let single = rebuild_report(&aside).unwrap_err().to_string();
+    assert!(single.contains("scenario.toml: a link leads out of "), "{single}");
+    fs::remove_file(&scenario).unwrap();
+    fs::write(&scenario, "first").unwrap();
+
+    let victim = scratch.0.join("victim");
+    fs::write(&victim, "kept").unwrap();
+    symlink(&victim, out.join(format!(".{}.new-{}", files::REPORT, std::process::id()))).unwrap();
+    rebuild_report(&out).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+}
+
 #[test]
 fn a_report_is_rebuilt_from_the_other_files() {
     let scratch = Scratch::new("rebuild");

@@ -25,6 +25,8 @@ use crate::traffic::{Fabric, TrafficError, TrafficSpec};
 const IP_AND_TCP_BYTES: u64 = 40;
 /// Payload bytes of a full packet.
 const MSS_RANGE: std::ops::RangeInclusive<u64> = 64..=65_000;
+/// Most entries of a switch's table of flowlets.
+const MAX_FLOWLET_ENTRIES: u32 = 1 << 20;
 /// Least share that is reserved for traffic, however little of it there is.
 const LEAST_SHARE: f64 = 0.01;
 /// Most samples of a run: each has a row for every queue and group, in memory until the end.
@@ -144,15 +146,6 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     check_other_ports(document, &spec, &names, network, (host_key, other_plans.plans()))?;
     check_pushed(document, &groups, &other_plans)?;
     check_min_rates(document, &groups, &topology)?;
-    if let (Some(host), Some(group)) = (
-        topology.first_with_several_links(),
-        groups.iter().find(|group| spec.traffic[&group.name].keys.transport.traits().shares_link),
-    ) {
-        let transport = spec.traffic[&group.name].keys.transport.name();
-        let host = topology.node_name(host);
-        let why = format!("the flows of a host share its one link under {transport}, and {host} has several");
-        return Err(document.error(&format!("traffic.{}.transport", group.name), why));
-    }
     let deployed = spec.deployment.map_or(Vec::new(), |deployment| deployment.hosts(&topology, spec.seed));
     if groups.iter().any(|group| group.transport.facts().asks_oracle) {
         spec.oracle.get_or_insert_default();
@@ -214,6 +207,12 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     let by_flowlet = spec.routing == RoutingName::Flowlet;
     if spec.flowlet_gap.is_some() && !by_flowlet {
         return refuse("flowlet_gap", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_table.is_some() && !by_flowlet {
+        return refuse("flowlet_table", "goes with `routing` \"flowlet\"");
+    }
+    if spec.flowlet_table.is_some_and(|entries| !(1..=MAX_FLOWLET_ENTRIES).contains(&entries)) {
+        return refuse("flowlet_table", &format!("must be between 1 and {MAX_FLOWLET_ENTRIES}"));
     }
     if spec.flowlet_gap == Some(Span::ZERO) {
         return refuse("flowlet_gap", "must be longer than 0s: \"spray-random\" chooses for each packet");

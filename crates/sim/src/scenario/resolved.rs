@@ -9,7 +9,7 @@ use pliant_proto::packet::WireFormat;
 use pliant_proto::switch::QueuePlan;
 use pliant_proto::time::Span;
 use pliant_proto::transport::atp::LossBound;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::file::spec::ScenarioSpec;
 use super::network::queues::QueuesSpec;
@@ -114,7 +114,17 @@ impl Resolved {
 
     /// The scenario as a file that resolves to the same.
     pub fn to_toml(&self) -> String {
-        toml::to_string(&self.to_table()).expect("a scenario is made of tables and plain values")
+        let written = |table: &Table| toml::to_string(table).expect("a scenario is made of tables and plain values");
+        let mut table = self.to_table();
+        let Some(Value::Table(groups)) = table.remove("traffic") else { return written(&table) };
+        // Written group by group: `toml` takes the square of the number of tables of a document.
+        let mut text = written(&table);
+        for (name, group) in groups {
+            let only = Table::from_iter([(name, group)]);
+            text.push('\n');
+            text.push_str(&written(&Table::from_iter([("traffic".to_owned(), Value::Table(only))])));
+        }
+        text
     }
 
     /// The same as a table.

@@ -75,6 +75,33 @@ fn the_resolved_scenario_survives_a_round_trip() {
     }
 }
 
+/// The text, which is written group by group, is that of the table as a whole, whatever the groups are called and have in them.
+#[test]
+fn groups_are_written_as_the_whole_would_be() {
+    let more = r#"
+[traffic."a b"]
+kind = "poisson"
+transport = "dctcp"
+workload = "web_search"
+load = 0.2
+tcp = { min_rto = "2ms" }
+[[traffic."0".flows]]
+source = 0
+destination = 1
+[[traffic."0".flows]]
+source = 1
+destination = 0
+size = "1kB"
+[traffic."0"]
+kind = "flows"
+transport = "dctcp"
+"#;
+    for text in [SMALL.to_owned(), format!("{SMALL}{more}")] {
+        let resolved = resolve(&text).unwrap();
+        assert_eq!(resolved.to_toml(), toml::to_string(&resolved.to_table()).unwrap());
+    }
+}
+
 #[test]
 fn defaults_are_written_out() {
     let resolved = resolve(SMALL).unwrap();

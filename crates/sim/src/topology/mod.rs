@@ -196,11 +196,6 @@ impl Topology {
         self.outgoing(host).len() > 1
     }
 
-    /// The first host that has several links.
-    pub fn first_with_several_links(&self) -> Option<NodeId> {
-        (0..self.hosts).map(NodeId).find(|&host| self.has_several_links(host))
-    }
-
     /// The rate of all links of a host together, in one direction.
     pub fn host_rate(&self, host: NodeId) -> Rate {
         let rates = self.outgoing(host).iter().map(|&link| self.link(link).rate.bits_per_sec());

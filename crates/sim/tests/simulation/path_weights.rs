@@ -130,6 +130,36 @@ fn flowlets_begin_after_gaps() {
     assert_eq!(overtaken(&quick), 0, "a gap longer than the difference of the paths");
 }
 
+/// With one entry for all flows of a switch they go as one flow does: all on one path, as long as no two packets are further
+/// apart than the gap, and over all paths if each message is. With as many entries as there may be, flows hardly meet, and go
+/// as they do where each has an entry of its own.
+#[test]
+fn flows_of_one_entry_share_its_path() {
+    let busy = ["routing=flowlet", "flowlet_gap=300us", "web.load=0.3"];
+    let paths = |more: &[&str]| shares(&ran(&[&busy[..], more].concat()));
+    let one = paths(&["flowlet_table=1"]);
+    assert_eq!(one.iter().filter(|&&share| share > 0.0).count(), 1, "{one:?}");
+    for table in [&["flowlet_table=1048576"][..], &[]] {
+        let many = paths(table);
+        assert!(many.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.04), "{table:?}: {many:?}");
+    }
+    // A handful of entries for hundreds of flows at a time: each has its path, and none changes while it is in use.
+    let few = ran(&[&busy[..], &["flowlet_table=4"]].concat());
+    assert_eq!(overtaken(&few), 0);
+    let of_messages = |gap: &str| {
+        let text = format!(
+            "routing = \"flowlet\"\nflowlet_table = 1\nflowlet_gap = \"{gap}\"\n{}[traffic.chat]\nkind = \"flows\"\n\
+             flows = [{{ source = 8, destination = 0, size = \"200kB\" }}, {{ source = 9, destination = 1, size = \"200kB\" }}]\n\
+             messages = {{ size = \"1kB\", gap = \"100us\" }}\n",
+            &THREE[..THREE.find("[traffic").unwrap()]
+        );
+        let scenario = Scenario::parse(&text, Path::new("chat.toml")).unwrap().resolve().unwrap();
+        shares(&run(&scenario, &AtomicBool::new(false), &mut |_| {}).unwrap())
+    };
+    assert_eq!(of_messages("300us").iter().filter(|&&share| share > 0.0).count(), 1);
+    assert!(of_messages("50us").iter().all(|&share| share > 0.2));
+}
+
 /// The same seed gives the same run, another seed another; a link that fails is left by flowlets, too.
 #[test]
 fn runs_repeat_and_failed_links_are_left() {
@@ -150,6 +180,9 @@ fn mistakes_are_named() {
     for (changes, said) in [
         (&["flowlet_gap=50us"][..], "flowlet_gap`: goes with `routing` \"flowlet\""),
         (&["routing=flowlet", "flowlet_gap=0s"], "flowlet_gap`: must be longer than 0s"),
+        (&["flowlet_table=64"], "flowlet_table`: goes with `routing` \"flowlet\""),
+        (&["routing=flowlet", "flowlet_table=0"], "flowlet_table`: must be between 1 and 1048576"),
+        (&["routing=flowlet", "flowlet_table=1048577"], "flowlet_table`: must be between 1 and 1048576"),
         (&["routing=spray-random", "path_weights=rate"], "path_weights`: goes with `routing` \"ecmp\" or \"flowlet\""),
         (&["path_weights=[{link=\"leaf 0 -> spine 7\", weight=1}]"], "path_weights.0.link`: unknown link"),
         (

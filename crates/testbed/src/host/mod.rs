@@ -65,8 +65,8 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
     }
     let scenario = Scenario::load(scenario)?.resolve()?;
     let address = SocketAddrV4::new(arguments.address, PORT);
-    let uplink = scenario.topology.uplink(NodeId(arguments.host));
-    let link = scenario.topology.link(uplink).rate;
+    // Which of several links a packet takes the switch decides: flows take turns at the rate of all.
+    let link = scenario.topology.host_rate(NodeId(arguments.host));
     let mut host = Host::bind(address, SharedClock::start(), scenario.wire(), link)?;
     let receivers = KernelReceivers::default();
     let pattern = Arc::new(Pattern::default());

@@ -3,7 +3,9 @@
 //! Without a hash from the user the sources vote. A content is chosen when more than half of the sources that answered
 //! offer it. A single answering source is its own majority. So a wrong file needs as many sources as the right one.
 //!
-//! A source that does not answer delays the vote until it is given up, but not the fetch. If all that have answered
+//! Once more than half of all sources that were called agree, no other answer can change the vote: those who are silent count
+//! as if they did not agree. Then the others have a few round trips to take part from the start. Otherwise a source that does
+//! not answer delays the vote until it is given up, but not the fetch. If all that have answered
 //! agree, their content is fetched before the vote is over, and gets its place afterwards.
 
 use pliant_proto::time::{Instant, Span};
@@ -11,10 +13,12 @@ use pliant_proto::time::{Instant, Span};
 use super::message::Offered;
 use crate::seam::{Mutant, is_mutant};
 
-/// How long the others may still answer after enough sources agree.
-const GRACE: Span = Span::from_secs(1);
-/// A fetch before the end of the vote begins after this many times as long as the last answer took, at least this long.
+/// The others may still answer for this many times as long as the last answer took.
 const ROUND_TRIPS: u64 = 4;
+/// The limits of that once enough sources agree.
+const LEAST_GRACE: Span = Span::from_ms(50);
+const GRACE: Span = Span::from_secs(1);
+/// Its least before a fetch begins whose vote is not over: a lost call is repeated within it.
 const LEAST_WAIT: Span = Span::from_ms(250);
 
 /// The answer of one source so far.
@@ -112,15 +116,15 @@ impl Agreement {
             return Judgement::Take(name_of(offers[0], &offers));
         }
         if pending > 0 {
+            let (answers, last) = self.answered;
+            let others = last.since(self.called_at).times(ROUND_TRIPS);
             let enough = if chosen { majority } else { 2 * count > called };
             if !enough {
                 self.agreed_at = None;
-                let (answers, last) = self.answered;
-                let wait = last.since(self.called_at).times(ROUND_TRIPS).max(LEAST_WAIT);
-                let begins = self.eager && count == answers && now >= last.after(wait);
+                let begins = self.eager && count == answers && now >= last.after(others.max(LEAST_WAIT));
                 return if begins { Judgement::Begin(name_of(most, &offers), answers) } else { Judgement::Wait };
             }
-            if now < self.agreed_at.get_or_insert(now).after(GRACE) {
+            if now < self.agreed_at.get_or_insert(now).after(others.clamp(LEAST_GRACE, GRACE)) {
                 return Judgement::Wait;
             }
         } else if !majority {
@@ -168,19 +172,25 @@ mod tests {
         assert_eq!(judge(&mut agreement, 9005, false, &[Out, Out]), Judgement::Wait);
     }
 
-    /// A source that never answers holds nobody up for longer than a second once the majority of all called agrees. With a
-    /// hash the first source of that content is enough.
+    /// A source that never answers holds nobody up for longer than four times as long as the answers took once the majority of
+    /// all called agrees, for 50 ms to a second. With a hash the first source of that content is enough.
     #[test]
-    fn the_grace_is_a_second() {
+    fn who_is_silent_is_outvoted_by_a_majority_of_all() {
         use SourceAnswer::{Offers, Pending};
-        let right = offered(b"right", "a");
-        for (chosen, answers) in
-            [(false, &[Offers(&right), Offers(&right), Pending][..]), (true, &[Offers(&right), Pending, Pending])]
-        {
-            let mut agreement = Agreement::new(Instant::ZERO, false);
-            assert_eq!(judge(&mut agreement, 50, chosen, answers), Judgement::Wait);
-            assert_eq!(judge(&mut agreement, 1049, chosen, answers), Judgement::Wait);
-            assert_eq!(judge(&mut agreement, 1050, chosen, answers), Judgement::Take(right.clone()));
+        let (right, wrong) = (offered(b"right", "a"), offered(b"wrong", "a"));
+        for (chosen, answers) in [
+            (false, &[Offers(&right), Offers(&right), Pending][..]),
+            (false, &[Offers(&right), Offers(&wrong), Offers(&right), Pending, Offers(&right)]),
+            (true, &[Offers(&right), Pending, Pending]),
+        ] {
+            for (answered, taken) in [(1, 51), (50, 250), (2000, 3000)] {
+                for eager in [false, true] {
+                    let mut agreement = Agreement::new(Instant::ZERO, eager);
+                    assert_eq!(judge(&mut agreement, answered, chosen, answers), Judgement::Wait);
+                    assert_eq!(judge(&mut agreement, taken - 1, chosen, answers), Judgement::Wait);
+                    assert_eq!(judge(&mut agreement, taken, chosen, answers), Judgement::Take(right.clone()));
+                }
+            }
         }
         assert_eq!(
             judge(&mut Agreement::new(Instant::ZERO, false), 99_999, false, &[Offers(&right), Pending]),

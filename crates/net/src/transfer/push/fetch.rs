@@ -62,8 +62,9 @@ const TASK: TaskId = 1;
 /// of 2 MiB, the symbols that are sent for nothing where no switch marks.
 ///
 /// The file is the one with the `wanted` hash. Without a hash it is the one that more than half of the answering
-/// sources offer, under the wanted name if they offer many. A tie is an error. The fetch waits for all answers, but at
-/// most a second after more than half of all sources agree, or until one source offers the content with the hash. If
+/// sources offer, under the wanted name if they offer many. A tie is an error. The fetch waits for all answers, but not for those
+/// who are silent once more than half of all sources agree, or one source offers the content with the hash: then it begins a few
+/// round trips later, after 50 ms to a second. If
 /// all that have answered agree, it begins a few round trips later. The file still gets its place only once the others
 /// have answered or were given up. If one of them disagrees, the fetch starts again after all answers. Sources that
 /// cannot be reached, are lost or offer another content are reported to `tell`. The fetch continues as long as there is

@@ -27,7 +27,8 @@ pub(crate) struct Document {
 
 impl Document {
     pub(crate) fn parse(text: &str, file: &Path) -> Result<Self, ScenarioError> {
-        let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+        let ends: Vec<usize> = text.match_indices('\n').map(|(end, _)| end).collect();
+        let line = |offset: usize| ends.partition_point(|&end| end < offset) + 1;
         let place = |offset: usize| Place::Line { file: file.to_owned(), line: line(offset) };
         let syntax = |error: &toml::de::Error| {
             let span = error.span().unwrap_or_default();

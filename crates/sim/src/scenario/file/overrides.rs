@@ -23,7 +23,7 @@ pub struct Override {
 const ALWAYS: [&str; 5] = ["queues.plan", "queues.limit", "queues.ecn", "sample_interval", "measure_until"];
 
 /// Tables and keys at the top of a file, which need no search.
-const TOP: [&str; 24] = [
+const TOP: [&str; 25] = [
     "name",
     "description",
     "seed",
@@ -34,6 +34,7 @@ const TOP: [&str; 24] = [
     "shares",
     "routing",
     "flowlet_gap",
+    "flowlet_table",
     "path_weights",
     "sample_interval",
     "sample_windows",

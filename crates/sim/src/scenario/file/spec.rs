@@ -13,7 +13,7 @@ use super::super::network::path_weights::PathWeights;
 use super::super::network::queues::QueuesSpec;
 use super::deployment::DeploymentSpec;
 use super::group::GroupSpec;
-use crate::engine::PathChoice;
+use crate::engine::{Flowlets, PathChoice};
 use crate::families::OracleSpec;
 use crate::topology::TopologySpec;
 use crate::units_serde;
@@ -53,6 +53,10 @@ pub struct ScenarioSpec {
     /// With `"flowlet"`: a packet that comes so long after the last one of its flow may take another link. Default: 50us.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "units_serde::optional")]
     pub flowlet_gap: Option<Span>,
+    /// With `"flowlet"`: entries of each switch's table of flowlets, 1 to 1048576. Flows whose hashes meet share one. Default:
+    /// each flow has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flowlet_table: Option<u32>,
     /// How often links that are as near are taken: `"equal"`, by `"rate"`, or an array of links with weights. Default: `"equal"`.
     #[serde(default, skip_serializing_if = "PathWeights::are_equal")]
     pub path_weights: PathWeights,
@@ -133,7 +137,10 @@ impl ScenarioSpec {
             RoutingName::SprayRoundRobin => PathChoice::SprayRoundRobin,
             RoutingName::SprayPermutation => PathChoice::SprayPermutation,
             RoutingName::TwoPaths => PathChoice::TwoPaths,
-            RoutingName::Flowlet => PathChoice::Flowlet(self.flowlet_gap.unwrap_or(DEFAULT_FLOWLET_GAP)),
+            RoutingName::Flowlet => PathChoice::Flowlet(Flowlets {
+                gap: self.flowlet_gap.unwrap_or(DEFAULT_FLOWLET_GAP),
+                table: self.flowlet_table,
+            }),
         }
     }
 }

@@ -14,6 +14,8 @@ const COUNTED_FLOWS: u64 = 200_000;
 const HOPS_PER_SECOND: f64 = 8e6;
 /// Memory of a port with its queues while they are short, in bytes.
 const PORT_BYTES: u64 = 1_000;
+/// Bytes of an entry of a table of flowlets.
+const FLOWLET_BYTES: u64 = 16;
 /// Most flows taken to be under way at once.
 const FLOWS_AT_ONCE: u64 = 100_000;
 
@@ -70,7 +72,8 @@ impl Resolved {
     /// Memory of the network before its first flow, in bytes.
     pub fn network_bytes(&self) -> u64 {
         let built = self.topology.memory_bytes() + self.routing.memory_bytes();
-        built as u64 + self.topology.links().len() as u64 * PORT_BYTES
+        let flowlets = u64::from(self.spec.flowlet_table.unwrap_or(0)) * u64::from(self.topology.switches());
+        built as u64 + self.topology.links().len() as u64 * PORT_BYTES + flowlets * FLOWLET_BYTES
     }
 
     /// Most bytes that one flow can move: at its host's rate; of one without an end, which has time to find its

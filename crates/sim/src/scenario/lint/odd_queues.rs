@@ -32,9 +32,13 @@ pub(super) fn idle_classes(document: &Document, resolved: &Resolved) -> Vec<KeyE
     if !plans.into_iter().flatten().flat_map(QueuesSpec::tables).all(|(_, plan)| is_one(plan)) {
         return Vec::new();
     }
+    let class = |group: &GroupSpec| group.keys.class;
+    let first = spec.traffic.values().next();
+    let second = first.and_then(|first| spec.traffic.values().find(|other| class(other) != class(first)));
     let oddity = |(name, group): (&String, &GroupSpec)| {
         let key = format!("traffic.{name}.class");
-        let (_, other) = spec.traffic.iter().find(|(_, other)| other.keys.class != group.keys.class)?;
+        // The first group with another class.
+        let other = [first, second].into_iter().flatten().find(|other| class(other) != class(group))?;
         let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?].name;
         let why = format!(
             "has no effect: classes {} and {} both go through \"{queue}\"; `queues.plan` has plans that part them, such as \

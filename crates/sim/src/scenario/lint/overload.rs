@@ -11,6 +11,9 @@ use crate::traffic::Offered;
 /// Sums of loads that come to exactly a link's rate may exceed it by rounding.
 const ROUNDING: f64 = 1e-6;
 
+/// Most groups that are named, the largest first if there are more.
+const GROUPS_NAMED: usize = 16;
+
 /// What carries the traffic of several groups.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Carrier {
@@ -83,11 +86,17 @@ impl Resolved {
     fn describe(&self, carrier: Carrier, now: u64, offered: &[Offered]) -> String {
         let active = offered.iter().filter(|group| group.window.contains(&now));
         let of_group = |group: &Offered| carriers(group).find(|(other, _)| *other == carrier).map(|(_, load)| load);
-        let parts: Vec<(&str, f64)> = active
+        let mut parts: Vec<(&str, f64)> = active
             .filter_map(|group| Some((self.groups[usize::from(group.group)].name.as_str(), of_group(group)?)))
             .collect();
+        if parts.len() > GROUPS_NAMED {
+            parts.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        }
         let total: f64 = parts.iter().map(|(_, load)| load / 1e9).sum();
-        let parts: Vec<String> = parts.iter().map(|(name, load)| format!("{name} {:.3}", load / 1e9)).collect();
+        let others = parts.len().saturating_sub(GROUPS_NAMED);
+        let named = parts.iter().take(GROUPS_NAMED).map(|(name, load)| format!("{name} {:.3}", load / 1e9));
+        let others = (others > 0).then(|| format!("and {others} other groups"));
+        let parts: Vec<String> = named.chain(others).collect();
         let switch = |rack| self.topology.node_name(self.switch_of(rack));
         let links = |host| if self.topology.has_several_links(NodeId(host)) { "links" } else { "link" };
         let link = match carrier {
