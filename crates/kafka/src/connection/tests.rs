@@ -183,7 +183,7 @@ fn long_fetch(host: &str, port: i32, sizes: &[usize]) -> FetchResponse {
             .with_error_code(6)
             .with_current_leader(FetchLeader::default().with_leader_id(BrokerId(3)).with_leader_epoch(2))
             .with_records((*size > 0).then(|| Bytes::from(vec![*size as u8; *size])))
-            .with_aborted_transactions((size % 2 == 0).then(|| vec![aborted; size % 5]))
+            .with_aborted_transactions(size.is_multiple_of(2).then(|| vec![aborted; size % 5]))
     };
     let topic = FetchableTopicResponse::default().with_partitions(sizes.iter().map(partition).collect());
     let endpoint = FetchEndpoint::default().with_node_id(BrokerId(3)).with_host(text(host)).with_port(port);
@@ -254,7 +254,7 @@ fn long_fetches_that_lie_are_refused() {
     let long = with_length(frame.len() - 3, &[&frame[4..], &[0]].concat());
     assert_eq!(through(1, 17, &long, 1 << 20), Err(Refusal::Malformed));
     // A varint of more than 32 bits, and tagged fields without number.
-    let lying = [&frame[4..9], &[0; 10], &[0xff; 70_000]].concat();
+    let lying = [&frame[4..9], &[0; 10], &vec![0xff; 70_000][..]].concat();
     assert_eq!(through(1, 17, &with_length(lying.len(), &lying), 1 << 20), Err(Refusal::Malformed));
 }
 
