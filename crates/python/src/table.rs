@@ -32,7 +32,7 @@ impl Table {
     }
 
     fn of((fields, arrays): (Vec<Field>, Vec<ArrayRef>)) -> PyResult<Self> {
-        let rows = arrays.first().map_or(0, |array| array.len());
+        let rows = arrays.first().map_or(0, Array::len);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options);
         Ok(Self { batch: batch.map_err(|error| not_arrow(&error))? })
