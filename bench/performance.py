@@ -147,8 +147,7 @@ def python(pliant):
     script("make", "-C", ROOT, "--no-print-directory", "target/python/env/ready")
     wheels = folder / "release-wheels"
     shutil.rmtree(wheels, ignore_errors=True)
-    script(folder / "env/bin/maturin", "build", "--quiet", "--locked", "--release", "--manifest-path", ROOT / "crates/python/Cargo.toml",
-           "--target-dir", folder / "build", "--interpreter", folder / "env/bin/python", "--out", wheels)
+    script(folder / "env/bin/maturin", "build", "--quiet", "--locked", "--release", "--target-dir", folder / "build", "--interpreter", folder / "env/bin/python", "--out", wheels)
     script(folder / "env/bin/pip", "install", "-q", "--no-deps", "--force-reinstall", *wheels.glob("pliant-*.whl"))
     record = recorded(folder / "env/bin/python", HERE / "python.py", pliant)
     rows = [["CPU s of a run", *(f"{statistics.median(record['cpu_s'][who]):.2f}" for who in ("command", "package"))],

@@ -121,6 +121,7 @@ class RunResult:
     def write(
         self, folder: str | PathLike[str], variant: str = "", force: bool = False, identify: bool = False
     ) -> None: ...
+    def write_point(self, folder: str | PathLike[str], label: str, identify: bool) -> None: ...
 
 @final
 class SweepPlan:

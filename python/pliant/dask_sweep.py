@@ -82,7 +82,7 @@ def _run_point(text: str, label: str, identify: bool) -> _Files:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="pliant-", dir=memory) as folder:
         out = Path(folder) / "run"
-        result.write(out, label, False, identify)
+        result.write_point(out, label, identify)
         return [(file.name, file.read_bytes()) for file in sorted(out.iterdir())]
 
 

@@ -1,5 +1,7 @@
 """Plots that a paper can use. Each takes matplotlib axes, or makes some, and returns them.
 
+``pliant.plotly_plots`` draws the plots of a run by plotly.
+
 >>> import matplotlib; matplotlib.use("agg")
 >>> import pliant, pliant.plots
 >>> r = pliant.run(pliant.Scenario.load("demo").set("duration", "1ms"))
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _drawings
 from ._errors import PliantError
 
 if TYPE_CHECKING:
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
 
     from ._compare import Comparison
     from ._run import Result
-
-_PS_PER_MS = 1e9
 
 
 def _axes(ax: Axes | None) -> Axes:
@@ -33,16 +34,23 @@ def _axes(ax: Axes | None) -> Axes:
     return made
 
 
-def _frame(table: Any, columns: list[str]) -> Any:
-    return table.select(columns).to_pandas()
-
-
-def _groups(frame: Any, groups: list[str] | None) -> list[str]:
-    there = list(dict.fromkeys(frame["group"].tolist()))
-    for group in groups or []:
-        if group not in there:
-            raise PliantError(f"there is no traffic group {group!r}; there are: {', '.join(there)}")
-    return there if groups is None else groups
+def _lines(drawing: _drawings.Curves, ax: Axes | None) -> Axes:
+    ax = _axes(ax)
+    for curve in drawing.curves:
+        ax.plot(
+            curve.x,
+            curve.y,
+            drawstyle="steps-post" if drawing.steps else "default",
+            marker="o" if drawing.points else None,
+            markersize=3,
+            label=curve.name,
+        )
+    ax.set(xlabel=drawing.x_label, ylabel=drawing.y_label)
+    if drawing.x_log:
+        ax.set_xscale("log")
+    ax.set_ylim(0, drawing.y_most)
+    ax.legend(frameon=False)
+    return ax
 
 
 def fct_cdf(result: Result, *, groups: list[str] | None = None, ax: Axes | None = None) -> Axes:
@@ -50,17 +58,7 @@ def fct_cdf(result: Result, *, groups: list[str] | None = None, ax: Axes | None 
 
     A flow that did not complete counts among the flows and never ends: its curve stays below 1.
     """
-    ax = _axes(ax)
-    frame = _frame(result.flows, ["group", "fct_us", "state"])
-    frame = frame[frame["state"] != "ran_to_end"]
-    for group in _groups(frame, groups):
-        of_group = frame[frame["group"] == group]
-        times = np.sort(of_group["fct_us"].dropna().to_numpy(dtype=float))
-        part = np.arange(1, len(times) + 1) / max(len(of_group), 1)
-        ax.step(times, part, where="post", label=group)
-    ax.set(xscale="log", xlabel="FCT (µs)", ylabel="fraction of flows", ylim=(0, 1))
-    ax.legend(frameon=False)
-    return ax
+    return _lines(_drawings.fct_cdf(result, groups), ax)
 
 
 def slowdown_by_size(
@@ -75,58 +73,23 @@ def slowdown_by_size(
 
     Only completed flows have a slowdown.
     """
-    ax = _axes(ax)
-    frame = _frame(result.flows, ["group", "size_bytes", "slowdown"]).dropna()
-    for group in _groups(frame, groups):
-        of_group = frame[frame["group"] == group].sort_values("size_bytes", kind="stable")
-        parts = [part for part in np.array_split(np.arange(len(of_group)), buckets) if len(part)]
-        sizes = of_group["size_bytes"].to_numpy(dtype=float)
-        slowdowns = of_group["slowdown"].to_numpy(dtype=float)
-        x = [float(np.median(sizes[part])) for part in parts]
-        y = [float(np.quantile(slowdowns[part], quantile)) for part in parts]
-        ax.plot(x, y, marker="o", markersize=3, label=group)
-    ax.set(xscale="log", xlabel="flow size (bytes)", ylabel=f"slowdown, p{100 * quantile:g}")
-    ax.set_ylim(bottom=0)
-    ax.legend(frameon=False)
-    return ax
+    return _lines(_drawings.slowdown_by_size(result, quantile, buckets, groups), ax)
 
 
 def share_over_time(result: Result, *, groups: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """Draw each group's part of the bytes that were delivered, over time. The scenario has a ``sample_interval``."""
-    ax = _axes(ax)
-    frame = _frame(result.throughput_series, ["at_ps", "group", "delivered_bytes"])
-    if frame.empty:
-        raise PliantError("the run has no series over time: set `sample_interval`")
-    frame = frame.assign(group=frame["group"].astype(str))
-    by_time = frame.pivot_table(index="at_ps", columns="group", values="delivered_bytes", aggfunc="sum", fill_value=0)
-    shares = by_time.div(by_time.sum(axis=1), axis=0).fillna(0)
-    for group in _groups(frame, groups):
-        ax.plot(shares.index.to_numpy(dtype=float) / _PS_PER_MS, shares[group], label=group)
-    ax.set(xlabel="time (ms)", ylabel="share of delivered bytes", ylim=(0, 1))
-    ax.legend(frameon=False)
-    return ax
+    return _lines(_drawings.share_over_time(result, groups), ax)
 
 
 def queue_heat_map(result: Result, *, ports: int = 20, ax: Axes | None = None) -> Axes:
     """Draw the bytes in the queues of the fullest ports over time. The scenario has a ``sample_interval``."""
+    drawing = _drawings.queue_heat_map(result, ports)
     ax = _axes(ax)
-    frame = _frame(result.queue_series, ["at_ps", "port", "bytes"])
-    if frame.empty:
-        raise PliantError("the run has no series over time: set `sample_interval`")
-    by_port = frame.pivot_table(index="port", columns="at_ps", values="bytes", aggfunc="sum", fill_value=0)
-    # A queue that is empty has no sample: times without any are filled in.
-    times = by_port.columns.to_numpy(dtype=float)
-    step = float(np.min(np.diff(times))) if len(times) > 1 else 1.0
-    grid = np.arange(round((times[-1] - times[0]) / step) + 1)
-    filled = np.zeros((len(by_port), len(grid)))
-    filled[:, np.rint((times - times[0]) / step).astype(int)] = by_port.to_numpy(dtype=float)
-    fullest = np.argsort(filled.max(axis=1))[::-1][:ports]
-    names = _frame(result.ports, ["port", "port_name"]).drop_duplicates("port").set_index("port")["port_name"]
-    extent = (times[0] / _PS_PER_MS, (times[-1] + step) / _PS_PER_MS, len(fullest), 0)
-    image = ax.imshow(filled[fullest] / 1e3, aspect="auto", interpolation="nearest", extent=extent, cmap="viridis")
-    ax.set(xlabel="time (ms)", yticks=np.arange(len(fullest)) + 0.5)
-    ax.set_yticklabels([str(names.loc[port]) for port in by_port.index[fullest]], fontsize="x-small")
-    ax.figure.colorbar(image, ax=ax, label="queue (kB)")
+    extent = (drawing.begin, drawing.end, len(drawing.rows), 0)
+    image = ax.imshow(drawing.values, aspect="auto", interpolation="nearest", extent=extent, cmap="viridis")
+    ax.set(xlabel=drawing.x_label, yticks=np.arange(len(drawing.rows)) + 0.5)
+    ax.set_yticklabels(drawing.rows, fontsize="x-small")
+    ax.figure.colorbar(image, ax=ax, label=drawing.value_label)
     return ax
 
 

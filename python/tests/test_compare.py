@@ -1,11 +1,13 @@
 """Comparisons and plots: the command's numbers, and what is drawn of them."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 import pliant
+import pliant.plotly_plots
 import pliant.plots
 
 VARY = {"queues.plan": ["shared", "strict"], "search.load": [0.3, 0.4]}
@@ -102,13 +104,48 @@ def test_the_heat_map_has_the_fullest_queue_first(sampled):
     assert list(image.max(axis=1)) == sorted(image.max(axis=1), reverse=True)
 
 
+PLOTS = ["fct_cdf", "slowdown_by_size", "share_over_time"]
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_plotly_draws_the_curves_of_matplotlib(sampled, name):
+    """The same values, names and axes; a CDF holds its value until the next one."""
+    ax = getattr(pliant.plots, name)(sampled)
+    figure = getattr(pliant.plotly_plots, name)(sampled)
+    assert [trace.name for trace in figure.data] == [line.get_label() for line in ax.get_lines()]
+    for trace, line in zip(figure.data, ax.get_lines(), strict=True):
+        assert np.array_equal(trace.x, line.get_xdata()) and np.array_equal(trace.y, line.get_ydata())
+        assert (trace.line.shape == "hv") == (line.get_drawstyle() == "steps-post") == (name == "fct_cdf")
+    layout = figure.layout
+    assert (layout.xaxis.title.text, layout.yaxis.title.text) == (ax.get_xlabel(), ax.get_ylabel())
+    assert layout.xaxis.type == ax.get_xscale()
+    figure.to_json()
+
+
+def test_plotly_draws_the_heat_map_of_matplotlib(sampled):
+    ax = pliant.plots.queue_heat_map(sampled, ports=5)
+    figure = pliant.plotly_plots.queue_heat_map(sampled, ports=5)
+    (heat,) = figure.data
+    assert np.array_equal(heat.z, ax.get_images()[0].get_array())
+    assert list(figure.layout.yaxis.ticktext) == [label.get_text() for label in ax.get_yticklabels()]
+    begin, end = ax.get_xlim()
+    assert (heat.x[0], heat.x[-1], len(heat.x)) == (pytest.approx(begin), pytest.approx(end), heat.z.shape[1] + 1)
+
+
 def test_plots_without_their_data_say_what_to_do(small):
     result = pliant.run(small)
-    for plot in (pliant.plots.share_over_time, pliant.plots.queue_heat_map):
-        with pytest.raises(pliant.PliantError, match="sample_interval"):
-            plot(result)
-    with pytest.raises(pliant.PliantError, match="no traffic group 'none'"):
-        pliant.plots.fct_cdf(result, groups=["none"])
+    for by in (pliant.plots, pliant.plotly_plots):
+        for plot in (by.share_over_time, by.queue_heat_map):
+            with pytest.raises(pliant.PliantError, match="sample_interval"):
+                plot(result)
+        with pytest.raises(pliant.PliantError, match="no traffic group 'none'"):
+            by.fct_cdf(result, groups=["none"])
+
+
+def test_plotly_that_is_not_installed_is_told_in_one_line(sampled, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ImportError, match=r"needs the package plotly: `pip install plotly`$"):
+        pliant.plotly_plots.fct_cdf(sampled)
 
 
 def test_a_figure_has_the_commands_verdicts(command, tmp_path):

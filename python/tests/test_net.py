@@ -68,9 +68,13 @@ def test_many_streams_of_one_loop():
 
         await asyncio.gather(*[one(await server.accept_async()) for _ in range(count)])
 
+    # One that goes away ends its connection, while the other side may still wait to hear that its end has come.
+    streams = []
+
     async def call(client, address, number):
         content = bytes([number]) * 100_000 + bytes(100_000)
         stream = await client.connect_async(address)
+        streams.append(stream)
         await stream.write_async(content)
         return await stream.read_exactly_async(200_000) == content[::-1]
 

@@ -12,6 +12,7 @@ import threading
 import time
 
 import duckdb
+import pandas
 import polars
 import pyarrow
 import pyarrow.parquet
@@ -80,6 +81,51 @@ def test_a_table_is_not_copied(small):
     del result, flows, second
     gc.collect()
     assert first["flow"].to_pylist() == values
+
+
+def address(array):
+    """Return where the values of a column are."""
+    return array.chunk(0).buffers()[1].address
+
+
+# Some of the flows have no end.
+ENDLESS = {**SMALL, "traffic": {**SMALL["traffic"], "long": {"kind": "permutation", "transport": "dctcp"}}}
+
+
+def test_pandas_and_polars_read_the_columns_where_they_are():
+    """Numbers that some rows lack, too; columns that are blank in all rows have one place for all of them."""
+    flows = pliant.run(pliant.Scenario.from_dict(ENDLESS)).flows
+    arrow = pyarrow.table(flows)
+    assert 0 < arrow["fct_us"].null_count < len(flows), "some flows have no end"
+    frame = flows.to_pandas()
+    for name in ("flow", "size_bytes", "fct_us", "slowdown", "credits"):
+        assert frame[name].to_numpy().__array_interface__["data"][0] == address(arrow[name]), name
+    for name in ("flow", "fct_us", "credits"):
+        assert polars.DataFrame(flows)[name].to_arrow().buffers()[1].address == address(arrow[name]), name
+    assert address(arrow["credits"]) == address(arrow["pauses"])
+
+
+def test_pandas_has_what_arrow_has(small):
+    """Types and values of every column, by pyarrow's own conversion."""
+    flows = pliant.run(pliant.Scenario.from_dict(ENDLESS)).flows
+    pandas.testing.assert_frame_equal(flows.to_pandas(), pyarrow.table(flows).to_pandas())
+    nothing = pliant.run(small).objects
+    assert len(nothing) == 0
+    pandas.testing.assert_frame_equal(nothing.to_pandas(), pyarrow.table(nothing).to_pandas())
+
+
+def test_a_change_of_a_frame_changes_nothing_else(small):
+    """Blank columns have their values at one place, which no frame can write to."""
+    flows = pliant.run(small).flows
+    frame = flows.to_pandas()
+    with pytest.raises(ValueError, match="read-only"):
+        frame.loc[0, "credits"] = 5
+    frame["credits"] += 3
+    assert (frame["credits"] == 3).all() and (frame["pauses"] == 0).all()
+    own = flows.to_pandas().copy()
+    own.loc[0, "credits"] = 5
+    assert own["credits"].sum() == 5 and own["pauses"].sum() == 0
+    assert (flows.to_pandas()["credits"] == 0).all()
 
 
 def test_columns_say_what_they_mean(small):
@@ -177,7 +223,8 @@ def test_runs_leak_nothing():
 def test_the_import_is_small():
     """None of what is optional is imported with the package."""
     script = "import sys, pliant; print(sorted(set(sys.modules) & set(sys.argv[1:])))"
-    options = ["numpy", "pandas", "pyarrow", "matplotlib", "distributed", "dask", "IPython", "tqdm", "asyncio"]
+    plots = ["matplotlib", "plotly"]
+    options = ["numpy", "pandas", "pyarrow", *plots, "distributed", "dask", "IPython", "tqdm", "asyncio"]
     said = subprocess.run([sys.executable, "-c", script, *options], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 

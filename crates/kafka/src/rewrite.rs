@@ -86,14 +86,7 @@ pub(crate) fn rewrite(
     if let Kind::ApiVersions { refused } = kind {
         return api_versions(version, refused, body, output).map_err(Refusal::from);
     }
-    let mut advertised = 0;
-    let place: &mut Place<'_> = &mut |broker: &Advertised| {
-        advertised += 1;
-        if advertised > MAX_ADVERTISED {
-            return Err(format!("a response advertises brokers more than {MAX_ADVERTISED} times"));
-        }
-        place(broker)
-    };
+    let place: &mut Place<'_> = &mut bounded(place);
     let mut walk = Walk::new(body, output, kind.flexible(version));
     // The header's tagged fields.
     walk.tags()?;
@@ -193,6 +186,91 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
+/// The same place for so many brokers as a response may advertise.
+fn bounded<'p>(place: &'p mut Place<'_>) -> impl FnMut(&Advertised) -> Result<Local, String> + 'p {
+    let mut advertised = 0;
+    move |broker| {
+        advertised += 1;
+        if advertised > MAX_ADVERTISED {
+            return Err(format!("a response advertises brokers more than {MAX_ADVERTISED} times"));
+        }
+        place(broker)
+    }
+}
+
+/// Writes the end of a response to Fetch, its tagged fields, with other addresses and in as many bytes: how long the
+/// response is was said at its beginning. If the addresses are too long it names no broker; clients then ask for Metadata, as
+/// they do of brokers that name none.
+pub(crate) fn rewrite_end(end: &[u8], place: &mut Place<'_>, output: &mut Vec<u8>) -> Result<(), Refusal> {
+    let place: &mut Place<'_> = &mut bounded(place);
+    let start = output.len();
+    fields(end, output, |walk| endpoints(walk, place))?;
+    if pad(output, start, end.len()) {
+        return Ok(());
+    }
+    output.truncate(start);
+    fields(end, output, |walk| {
+        walk.skip_rest();
+        walk.put_count(Some(0));
+        Ok(())
+    })?;
+    if pad(output, start, end.len()) { Ok(()) } else { Err(Refusal::Malformed) }
+}
+
+/// The tagged fields, with other endpoints.
+fn fields(
+    end: &[u8],
+    output: &mut Vec<u8>,
+    endpoints: impl FnMut(&mut Walk<'_, '_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut walk = Walk::new(end, output, true);
+    walk.tags_with(0, endpoints)?;
+    if walk.rest().is_empty() { Ok(()) } else { Err(Refusal::Malformed) }
+}
+
+/// Tagged fields that no reader knows, the largest numbers of a byte. Each reader passes over them (KIP-482).
+const PADDING: [u32; 2] = [126, 127];
+
+/// Fills tagged fields from `start` on with others up to a size; false if that cannot be.
+fn pad(output: &mut Vec<u8>, start: usize, size: usize) -> bool {
+    let written = output.len() - start;
+    let Some(room) = size.checked_sub(written) else { return false };
+    if room == 0 {
+        return true;
+    }
+    let mut sizes = Vec::new();
+    match padding(room) {
+        Some(one) => sizes.push(one),
+        // No field is as long. One of two bytes, and another.
+        None => match room.checked_sub(2).and_then(padding) {
+            Some(other) => sizes.extend([0, other]),
+            None => return false,
+        },
+    }
+    // Of more fields the count would take another byte; no response has so many.
+    let count = usize::from(output[start]) + sizes.len();
+    if count >= 0x80 {
+        return false;
+    }
+    output[start] = count as u8;
+    for (tag, size) in PADDING.into_iter().skip(PADDING.len() - sizes.len()).zip(sizes) {
+        let mut walk = Walk::new(&[], output, true);
+        walk.put_varint(tag);
+        walk.put_varint(size);
+        output.resize(output.len() + size as usize, 0);
+    }
+    true
+}
+
+/// The size of a tagged field that takes so many bytes in all, with a number of one byte.
+fn padding(room: usize) -> Option<u32> {
+    (1..=5).find_map(|bytes| {
+        let size = u32::try_from(room.checked_sub(1 + bytes)?).ok()?;
+        let needs = (32 - (size | 1).leading_zeros()).div_ceil(7);
+        (needs as usize == bytes).then_some(size)
+    })
+}
+
 /// The field `node_endpoints`.
 fn endpoints(walk: &mut Walk<'_, '_>, place: &mut Place<'_>) -> Result<(), Refusal> {
     walk.array(|walk| {
@@ -254,4 +332,27 @@ fn api_versions(version: i16, refused: bool, body: &[u8], output: &mut Vec<u8>) 
     head.put(&kept);
     head.put(rest);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every room but that of one byte is filled exactly, by fields that are read over again.
+    #[test]
+    fn padding_fills_any_room() {
+        for room in (0..400).chain(16_300..16_500) {
+            let mut fields = vec![9, 9, 0];
+            let filled = pad(&mut fields, 2, 1 + room);
+            assert_eq!(filled, room != 1, "{room}");
+            if filled {
+                assert_eq!(fields.len(), 3 + room);
+                let mut read = Vec::new();
+                let mut walk = Walk::new(&fields[2..], &mut read, true);
+                walk.tags().unwrap();
+                assert!(walk.rest().is_empty());
+                assert_eq!(read, fields[2..]);
+            }
+        }
+    }
 }

@@ -62,7 +62,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         Err(Malformed::Length)
     }
 
-    fn put_varint(&mut self, mut value: u32) {
+    pub(crate) fn put_varint(&mut self, mut value: u32) {
         while value >= 0x80 {
             self.output.push(value as u8 | 0x80);
             value >>= 7;
@@ -85,6 +85,11 @@ impl<'a, 'o> Walk<'a, 'o> {
     pub(crate) fn copy_rest(&mut self) {
         let rest = std::mem::take(&mut self.input);
         self.put(rest);
+    }
+
+    /// Passes over all that is left without writing it.
+    pub(crate) fn skip_rest(&mut self) {
+        self.input = &[];
     }
 
     /// A string, which may be null.

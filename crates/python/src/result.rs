@@ -90,4 +90,12 @@ impl RunResult {
         let written = py.detach(|| output::write_run(&folder, run, &self.scenario_toml, options));
         written.map_err(|error| not_written(&error))
     }
+
+    /// Writes the folder of a sweep's point, which has no report: the sweep has one of all.
+    fn write_point(&self, py: Python<'_>, folder: PathBuf, label: &str, identify: bool) -> PyResult<()> {
+        let run = Variant { label, result: &self.result };
+        let options = WriteOptions { force: true, identify };
+        let written = py.detach(|| output::write_point(&folder, run, &self.scenario_toml, options));
+        written.map_err(|error| not_written(&error))
+    }
 }

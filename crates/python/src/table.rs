@@ -1,5 +1,6 @@
 //! Tables of a run, handed over by Arrow's C interface: no value is copied on the way.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use std::sync::Arc;
 use arrow_array::ffi::FFI_ArrowSchema;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, RecordBatch, RecordBatchIterator};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, RecordBatch, RecordBatchIterator};
 use arrow_array::{RecordBatchOptions, StringArray, UInt64Array};
-use arrow_buffer::NullBuffer;
+use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, Field, Schema};
 use pliant_sim::output::{ColumnValues, FrameColumn};
 use pyo3::exceptions::{PyImportError, PyValueError};
@@ -25,11 +26,33 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(columns: Vec<FrameColumn>) -> PyResult<Self> {
-        let made: (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().map(column).unzip();
-        let rows = made.1.first().map_or(0, |column| column.len());
+        let blank = Blank::default();
+        let columns = columns.into_iter().map(|column| array(column, &blank));
+        Self::of(columns.unzip())
+    }
+
+    fn of((fields, arrays): (Vec<Field>, Vec<ArrayRef>)) -> PyResult<Self> {
+        let rows = arrays.first().map_or(0, Array::len);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(made.0)), made.1, &options);
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options);
         Ok(Self { batch: batch.map_err(|error| not_arrow(&error))? })
+    }
+
+    /// The table as pandas has it: what is absent is not a number. So pandas reads the columns of numbers where they are.
+    fn with_nan(&self) -> PyResult<Self> {
+        let nothing = OnceCell::new();
+        let rows = self.batch.num_rows();
+        let columns = self.batch.schema_ref().fields().iter().zip(self.batch.columns()).map(|(field, array)| {
+            let numbers = if rows > 0 && array.null_count() == rows {
+                nothing.get_or_init(|| Arc::new(Float64Array::from(vec![f64::NAN; rows])) as ArrayRef).clone()
+            } else if let Some(numbers) = array.as_any().downcast_ref::<Float64Array>() {
+                Arc::new(Float64Array::new(numbers.values().clone(), None))
+            } else {
+                array.clone()
+            };
+            (Field::new(field.name(), numbers.data_type().clone(), numbers.null_count() > 0), numbers)
+        });
+        Self::of(columns.unzip())
     }
 }
 
@@ -37,16 +60,45 @@ fn not_arrow(error: &ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
+/// Zeros that all blank columns of a table have as their values, and what says that none of them is present. They are
+/// memory that nobody has written, so it is none until somebody reads it.
+#[derive(Default)]
+struct Blank {
+    zeros: OnceCell<Buffer>,
+    absent: OnceCell<NullBuffer>,
+}
+
+impl Blank {
+    fn zeros(&self, rows: usize) -> Buffer {
+        self.zeros.get_or_init(|| Buffer::from_vec(vec![0u64; rows])).clone()
+    }
+
+    fn absent(&self, rows: usize) -> Option<NullBuffer> {
+        Some(self.absent.get_or_init(|| NullBuffer::new_null(rows)).clone()).filter(|_| rows > 0)
+    }
+}
+
 /// A field with unit and meaning, and its array.
-fn column(column: FrameColumn) -> (Field, ArrayRef) {
+fn array(column: FrameColumn, blank: &Blank) -> (Field, ArrayRef) {
     let FrameColumn { description, values } = column;
     let (nullable, array): (bool, ArrayRef) = match values {
         ColumnValues::Integer(values) => (false, Arc::new(UInt64Array::from(values))),
+        ColumnValues::Zeros(rows) => {
+            (false, Arc::new(UInt64Array::new(ScalarBuffer::new(blank.zeros(rows), 0, rows), None)))
+        }
         ColumnValues::OptionalInteger { values, present } => {
             (true, Arc::new(UInt64Array::new(values.into(), nulls(present))))
         }
+        ColumnValues::AbsentIntegers(rows) => {
+            let zeros = ScalarBuffer::new(blank.zeros(rows), 0, rows);
+            (true, Arc::new(UInt64Array::new(zeros, blank.absent(rows))))
+        }
         ColumnValues::OptionalNumber { values, present } => {
             (true, Arc::new(Float64Array::new(values.into(), nulls(present))))
+        }
+        ColumnValues::AbsentNumbers(rows) => {
+            let zeros = ScalarBuffer::new(blank.zeros(rows), 0, rows);
+            (true, Arc::new(Float64Array::new(zeros, blank.absent(rows))))
         }
         ColumnValues::Text { words, rows } => {
             let rows: Vec<i32> = rows.into_iter().map(u32::cast_signed).collect();
@@ -137,7 +189,8 @@ impl Table {
         // A block for each column, which is then the column of Arrow itself and no copy of it.
         let options = PyDict::new(slf.py());
         options.set_item("split_blocks", true)?;
-        Self::to_arrow(slf)?.call_method("to_pandas", (), Some(&options))
+        let table = Bound::new(slf.py(), slf.get().with_nan()?)?;
+        Self::to_arrow(&table)?.call_method("to_pandas", (), Some(&options))
     }
 
     /// As a `polars.DataFrame`.

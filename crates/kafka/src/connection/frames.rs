@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::head::{MAX_HEAD, Request, frame_size, i32_at};
+use super::skim::Skim;
 use crate::refusal::{MAX_PENDING, MAX_REWRITTEN, Refusal};
 
 /// Bytes of a response up to and with its correlation number.
@@ -17,6 +18,23 @@ pub(super) struct Pending<K> {
     pub(super) kind: Option<K>,
 }
 
+/// What of a response is kept until all of it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// It passes as it comes.
+    Nothing,
+    /// Its end, where a response to Fetch names brokers.
+    End,
+    Whole,
+}
+
+/// What was kept of a response.
+#[derive(Clone, Copy)]
+pub(super) enum Kept<'f> {
+    End(&'f [u8]),
+    Whole(&'f [u8]),
+}
+
 /// How far one direction is in its frame.
 #[derive(Debug)]
 enum Progress {
@@ -24,6 +42,8 @@ enum Progress {
     Head(Vec<u8>),
     /// So many bytes pass through.
     Through(usize),
+    /// All but the end of a frame passes through, of which so many bytes are to come.
+    End { skim: Skim, end: Vec<u8>, left: usize },
     /// A whole frame is collected, so many bytes of it in all.
     Whole(Vec<u8>, usize),
 }
@@ -37,8 +57,8 @@ impl Progress {
     }
 
     /// Takes bytes behind a head; true once the frame is over.
-    fn take(&mut self, bytes: &mut &[u8], output: &mut Vec<u8>) -> bool {
-        match self {
+    fn take(&mut self, bytes: &mut &[u8], output: &mut Vec<u8>) -> Result<bool, Refusal> {
+        Ok(match self {
             Self::Head(_) => false,
             Self::Through(left) => {
                 let (taken, rest) = bytes.split_at(bytes.len().min(*left));
@@ -47,21 +67,34 @@ impl Progress {
                 *bytes = rest;
                 *left == 0
             }
+            Self::End { skim, end, left } => {
+                let (taken, rest) = bytes.split_at(bytes.len().min(*left));
+                let (before, of_end) = taken.split_at(skim.take(taken)?);
+                output.extend_from_slice(before);
+                *left -= taken.len();
+                if end.len() + of_end.len() + *left > MAX_REWRITTEN && skim.is_at_end() {
+                    let bytes = end.len() + of_end.len() + *left;
+                    return Err(Refusal::Oversized { bytes, most: MAX_REWRITTEN });
+                }
+                end.extend_from_slice(of_end);
+                *bytes = rest;
+                if skim.passing() > *left as u64 || *left == 0 && !skim.is_at_end() {
+                    return Err(Refusal::Truncated);
+                }
+                *left == 0
+            }
             Self::Whole(frame, size) => {
                 let (taken, rest) = bytes.split_at(bytes.len().min(*size - frame.len()));
                 frame.extend_from_slice(taken);
                 *bytes = rest;
                 frame.len() == *size
             }
-        }
+        })
     }
 
-    /// Starts over, and gives the frame if one was collected.
-    fn finish(&mut self) -> Option<Vec<u8>> {
-        match std::mem::replace(self, Self::START) {
-            Self::Whole(frame, _) => Some(frame),
-            Self::Head(_) | Self::Through(_) => None,
-        }
+    /// Starts over; how far it was.
+    fn finish(&mut self) -> Self {
+        std::mem::replace(self, Self::START)
     }
 }
 
@@ -135,8 +168,8 @@ impl<K: Copy> Frames<K> {
                     Progress::Through(size - within)
                 };
             }
-            if self.requests.take(&mut bytes, output)
-                && let Some(frame) = self.requests.finish()
+            if self.requests.take(&mut bytes, output)?
+                && let Progress::Whole(frame, _) = self.requests.finish()
             {
                 handler.collected(&frame, &mut self.due, output)?;
             }
@@ -145,13 +178,12 @@ impl<K: Copy> Frames<K> {
     }
 
     /// Takes bytes of the broker, in pieces of any size, and appends to `output` what the client is to get: of a response
-    /// with a kind what `collected` makes of its version and its frame, unless `passes` says of its kind and its bytes that it
-    /// is not to be kept in memory.
+    /// with a kind what `collected` makes of its version and of what `keep` says is to be kept, by its kind and its bytes.
     pub(super) fn take_response(
         &mut self,
         mut bytes: &[u8],
-        mut passes: impl FnMut(K, usize) -> bool,
-        mut collected: impl FnMut(K, i16, &[u8], &mut Vec<u8>) -> Result<(), Refusal>,
+        mut keep: impl FnMut(K, usize) -> Keep,
+        mut collected: impl FnMut(K, i16, Kept<'_>, &mut Vec<u8>) -> Result<(), Refusal>,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         while !bytes.is_empty() {
@@ -167,12 +199,17 @@ impl<K: Copy> Frames<K> {
                     continue;
                 }
                 let head = std::mem::take(head);
-                self.responses = self.begin_response(head, &mut passes, output)?;
+                self.responses = self.begin_response(head, &mut keep, output)?;
             }
-            if self.responses.take(&mut bytes, output) {
-                let pending = self.due.0.pop_front().expect("its response has begun");
-                if let (Some(frame), Some(kind)) = (self.responses.finish(), pending.kind) {
-                    collected(kind, pending.version, &frame, output)?;
+            if self.responses.take(&mut bytes, output)? {
+                let Pending { version, kind, .. } = self.due.0.pop_front().expect("its response has begun");
+                let mut collected = |kept: Kept<'_>, output: &mut Vec<u8>| {
+                    kind.map_or(Ok(()), |kind| collected(kind, version, kept, output))
+                };
+                match self.responses.finish() {
+                    Progress::Whole(frame, _) => collected(Kept::Whole(&frame), output)?,
+                    Progress::End { end, .. } => collected(Kept::End(&end), output)?,
+                    Progress::Head(_) | Progress::Through(_) => {}
                 }
             }
         }
@@ -182,7 +219,7 @@ impl<K: Copy> Frames<K> {
     fn begin_response(
         &self,
         head: Vec<u8>,
-        passes: &mut impl FnMut(K, usize) -> bool,
+        keep: &mut impl FnMut(K, usize) -> Keep,
         output: &mut Vec<u8>,
     ) -> Result<Progress, Refusal> {
         let size = frame_size(&head, RESPONSE_HEAD)?;
@@ -195,21 +232,27 @@ impl<K: Copy> Frames<K> {
             output.extend_from_slice(&head);
             return Ok(Progress::Through(size - head.len()));
         };
-        if size > MAX_REWRITTEN {
-            return Err(Refusal::Oversized { bytes: size, most: MAX_REWRITTEN });
+        let keep = keep(kind, size);
+        if keep == Keep::Whole {
+            if size > MAX_REWRITTEN {
+                return Err(Refusal::Oversized { bytes: size, most: MAX_REWRITTEN });
+            }
+            return Ok(Progress::Whole(head, size));
         }
-        if passes(kind, size) {
-            output.extend_from_slice(&head);
-            return Ok(Progress::Through(size - head.len()));
-        }
-        Ok(Progress::Whole(head, size))
+        output.extend_from_slice(&head);
+        let left = size - head.len();
+        Ok(match keep {
+            Keep::End if left == 0 => return Err(Refusal::Truncated),
+            Keep::End => Progress::End { skim: Skim::new(), end: Vec::new(), left },
+            Keep::Nothing | Keep::Whole => Progress::Through(left),
+        })
     }
 
     /// Whether so many bytes of the broker may complete a response.
     pub(super) fn completes(&self, bytes: usize) -> bool {
         match &self.responses {
             Progress::Head(_) => true,
-            Progress::Through(left) => bytes >= *left,
+            Progress::Through(left) | Progress::End { left, .. } => bytes >= *left,
             Progress::Whole(frame, size) => frame.len() + bytes >= *size,
         }
     }
@@ -221,7 +264,12 @@ impl<K: Copy> Frames<K> {
 
     /// So many bytes of the broker that come next go to the client as they are.
     pub(super) fn passing(&self) -> usize {
-        if let Progress::Through(left) = self.responses { left } else { 0 }
+        match &self.responses {
+            Progress::Through(left) => *left,
+            // The last byte is looked at: the frame must have come to its end.
+            Progress::End { skim, left, .. } => skim.passing().min(*left as u64 - 1) as usize,
+            Progress::Head(_) | Progress::Whole(..) => 0,
+        }
     }
 
     /// So many of them have gone.
@@ -231,12 +279,19 @@ impl<K: Copy> Frames<K> {
     /// If they are more.
     pub(super) fn pass(&mut self, count: usize) {
         assert!(count <= self.passing(), "they are to be looked at");
-        if let Progress::Through(left) = &mut self.responses {
-            *left -= count;
-            if *left == 0 {
-                self.responses = Progress::START;
-                self.due.0.pop_front();
+        match &mut self.responses {
+            Progress::Through(left) => {
+                *left -= count;
+                if *left == 0 {
+                    self.responses = Progress::START;
+                    self.due.0.pop_front();
+                }
             }
+            Progress::End { skim, left, .. } => {
+                skim.pass(count as u64);
+                *left -= count;
+            }
+            Progress::Head(_) | Progress::Whole(..) => {}
         }
     }
 

@@ -3,21 +3,26 @@
 mod frames;
 mod head;
 mod lossy;
+mod skim;
 
 pub use lossy::{Fetched, LossyConnection, Thinner, TopicName};
 pub(crate) use lossy::{OLDEST_FETCH, fetch};
 
-use self::frames::{Due, Frames, HandleRequests, Pending, write_response};
+use self::frames::{Due, Frames, HandleRequests, Keep, Kept, Pending, write_response};
 use self::head::{FIXED_HEAD, Request, i16_at};
 use crate::api;
 use crate::refusal::Refusal;
-use crate::rewrite::{Advertised, Kind, Local, rewrite};
+use crate::rewrite::{Advertised, Kind, Local, rewrite, rewrite_end};
 use crate::walk::Walk;
 
 /// A mechanism of SASL that binds the broker's name, which a client of a door does not know.
 const KERBEROS: &str = "GSSAPI";
 /// A mechanism that no broker has: whoever asks for it is told so by Kafka's own error, with those that there are.
 const NO_MECHANISM: &str = "NOT-THROUGH-A-DOOR";
+
+/// A longer response to Fetch passes as it comes, but for its end. Whole, it would come to the client later by the time that
+/// all of it takes.
+const LONG_FETCH: usize = 64 << 10;
 
 /// A client's connection with a broker.
 #[derive(Debug, Default)]
@@ -46,10 +51,14 @@ impl Connection {
         mut place: impl FnMut(&Advertised) -> Result<Local, String>,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
-        let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
-            write_response(frame, output, |body, output| rewrite(kind, version, body, &mut place, output))
+        let keep = |kind, size| if kind == Kind::Fetch && size > LONG_FETCH { Keep::End } else { Keep::Whole };
+        let collected = |kind, version, kept: Kept<'_>, output: &mut Vec<u8>| match kept {
+            Kept::End(end) => rewrite_end(end, &mut place, output),
+            Kept::Whole(frame) => {
+                write_response(frame, output, |body, output| rewrite(kind, version, body, &mut place, output))
+            }
         };
-        self.frames.take_response(bytes, |_, _| false, collected, output)
+        self.frames.take_response(bytes, keep, collected, output)
     }
 
     /// So many bytes of the broker that come next go to the client as they are: they need not be

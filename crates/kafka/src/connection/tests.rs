@@ -2,7 +2,8 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::{ApiVersion, ApiVersionsResponse};
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::fetch_response::{
-    AbortedTransaction, FetchableTopicResponse, NodeEndpoint as FetchEndpoint, PartitionData,
+    AbortedTransaction, FetchableTopicResponse, LeaderIdAndEpoch as FetchLeader, NodeEndpoint as FetchEndpoint,
+    PartitionData,
 };
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::metadata_response::{
@@ -172,6 +173,89 @@ fn advertised_brokers_are_moved_in_every_version() {
         connection.take_response(&response(7, flexible, &from, version), door, &mut output).unwrap();
         assert_eq!(output, response(7, flexible, &to, version), "{version}");
     }
+}
+
+/// A long response to Fetch, with a leader that has moved to broker 3 at `host`.
+fn long_fetch(host: &str, port: i32, sizes: &[usize]) -> FetchResponse {
+    let partition = |size: &usize| {
+        let aborted = AbortedTransaction::default().with_first_offset(3);
+        PartitionData::default()
+            .with_error_code(6)
+            .with_current_leader(FetchLeader::default().with_leader_id(BrokerId(3)).with_leader_epoch(2))
+            .with_records((*size > 0).then(|| Bytes::from(vec![*size as u8; *size])))
+            .with_aborted_transactions(size.is_multiple_of(2).then(|| vec![aborted; size % 5]))
+    };
+    let topic = FetchableTopicResponse::default().with_partitions(sizes.iter().map(partition).collect());
+    let endpoint = FetchEndpoint::default().with_node_id(BrokerId(3)).with_host(text(host)).with_port(port);
+    FetchResponse::default()
+        .with_session_id(9)
+        .with_responses(vec![FetchableTopicResponse::default(), topic.clone(), topic])
+        .with_node_endpoints(vec![endpoint])
+}
+
+/// Long responses to Fetch have other addresses in as many bytes; where these are longer there are none. All else is as it was, however
+/// the frame comes, and what is records is never looked at.
+#[test]
+fn long_fetches_pass_as_they_come() {
+    let sizes = [70_000, 0, 1, 200, 16_384, 3];
+    for version in 16..=18 {
+        for host in ["kafka-3.rack2.example", "door", "doo", "b3"] {
+            let from = long_fetch(host, 9092, &sizes);
+            let frame = response(7, true, &from, version);
+            // As long, longer by two or more: filled up. Shorter, or longer by one: no room.
+            let fits = host.len() == 4 || host.len() > 5;
+            let mut to = long_fetch("door", 20_003, &sizes);
+            if !fits {
+                to.node_endpoints.clear();
+            }
+            for piece in [1, 7, 4096, 1 << 20] {
+                let output = through(1, version, &frame, piece).unwrap();
+                assert_eq!(output.len(), frame.len());
+                let mut body = Bytes::from(output[9..].to_vec());
+                let mut got = FetchResponse::decode(&mut body, version).unwrap();
+                got.unknown_tagged_fields.clear();
+                assert_eq!(got, to, "{version} {host}");
+                assert!(body.is_empty());
+            }
+            let mut connection = Connection::default();
+            connection.take_request(&request(1, version, 7, &[0xff, 0xff]), &mut Vec::new()).unwrap();
+            let (mut left, mut looked_at) = (&frame[..], 0);
+            while !left.is_empty() {
+                let passing = connection.passing();
+                let count = passing.max(1).min(left.len());
+                if passing > 0 {
+                    connection.pass(count);
+                } else {
+                    looked_at += 1;
+                    connection.take_response(&left[..1], door, &mut Vec::new()).unwrap();
+                }
+                left = &left[count..];
+            }
+            assert!(looked_at < 250, "{looked_at}");
+            assert_eq!(connection.pending(), 0);
+        }
+        let silent = long_fetch("door", 20_003, &sizes).with_node_endpoints(Vec::new());
+        let frame = response(7, true, &silent, version);
+        assert_eq!(through(1, version, &frame, 999), Ok(frame));
+    }
+}
+
+/// A long response to Fetch that is cut short, or says more than it has, ends the connection.
+#[test]
+fn long_fetches_that_lie_are_refused() {
+    let frame = response(7, true, &long_fetch("door", 9092, &[70_000]), 17);
+    let with_length = |length: usize, body: &[u8]| [&(length as i32).to_be_bytes(), body].concat();
+    for cut in [1, 5, 30, 60_000, 70_050] {
+        let short = with_length(frame.len() - 4 - cut, &frame[4..frame.len() - cut]);
+        for piece in [1, 1 << 20] {
+            assert_eq!(through(1, 17, &short, piece), Err(Refusal::Truncated), "{cut}");
+        }
+    }
+    let long = with_length(frame.len() - 3, &[&frame[4..], &[0]].concat());
+    assert_eq!(through(1, 17, &long, 1 << 20), Err(Refusal::Malformed));
+    // A varint of more than 32 bits, and tagged fields without number.
+    let lying = [&frame[4..9], &[0; 10], &vec![0xff; 70_000][..]].concat();
+    assert_eq!(through(1, 17, &with_length(lying.len(), &lying), 1 << 20), Err(Refusal::Malformed));
 }
 
 /// A produce request as another codec writes it.
@@ -344,6 +428,36 @@ fn a_broker_without_a_place_ends_the_connection() {
 }
 
 proptest! {
+    /// Whatever a long response to Fetch is, it comes to an end without a panic, and is never longer than it was.
+    #[test]
+    fn nonsense_that_is_long_is_refused_without_a_panic(
+        heads in prop::collection::vec(prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..80), 1..4),
+        pieces in prop::collection::vec(1..5000usize, 1..20),
+    ) {
+        let mut body: Vec<u8> = heads.iter().flat_map(|head| [&head[..], &[0; 40]].concat()).collect();
+        body.resize(LONG_FETCH + 1, 0);
+        let mut frame = [(body.len() as i32 + 4).to_be_bytes(), 7i32.to_be_bytes()].concat();
+        frame.extend(body);
+        let mut connection = Connection::default();
+        connection.take_request(&request(1, 17, 7, &[0xff, 0xff]), &mut Vec::new()).unwrap();
+        let (mut left, mut got) = (&frame[..], Vec::new());
+        for piece in pieces.iter().cycle() {
+            let passing = connection.passing().min(left.len());
+            let (taken, rest) = left.split_at(if passing > 0 { passing } else { left.len().min(*piece) });
+            if passing > 0 {
+                connection.pass(passing);
+                got.extend_from_slice(taken);
+            } else if connection.take_response(taken, door, &mut got).is_err() {
+                break;
+            }
+            left = rest;
+            if left.is_empty() {
+                prop_assert_eq!(got.len(), frame.len());
+                break;
+            }
+        }
+    }
+
     /// Frames of both directions that nothing is changed in come out as they went in, whatever pieces they come in.
     #[test]
     fn frames_pass_through_in_any_pieces(

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::frames::{Due, Frames, HandleRequests, Pending, write_response};
+use super::frames::{Due, Frames, HandleRequests, Keep, Kept, Pending, write_response};
 use super::head::{FIXED_HEAD, Request, i16_at, i32_at};
 use crate::api;
 use crate::refusal::Refusal;
@@ -120,8 +120,11 @@ impl LossyConnection {
     ) -> Result<(), Refusal> {
         let thinner = RefCell::new(thinner);
         // What answers a question of the exit's own is not for the client.
-        let passes = |kind, bytes| kind != Kind::Policies && !thinner.borrow_mut().has_room(bytes);
-        let collected = |kind, version, frame: &[u8], output: &mut Vec<u8>| {
+        let keep = |kind, bytes| {
+            if kind == Kind::Policies || thinner.borrow_mut().has_room(bytes) { Keep::Whole } else { Keep::Nothing }
+        };
+        let collected = |kind, version, kept: Kept<'_>, output: &mut Vec<u8>| {
+            let Kept::Whole(frame) = kept else { unreachable!("responses are kept whole") };
             let mut thinner = thinner.borrow_mut();
             let thinner = &mut **thinner;
             match kind {
@@ -149,7 +152,7 @@ impl LossyConnection {
             }
             Ok(())
         };
-        self.frames.take_response(bytes, passes, collected, output)
+        self.frames.take_response(bytes, keep, collected, output)
     }
 
     /// Whether so many bytes of the broker may complete a response.

@@ -233,7 +233,10 @@ macro_rules! group {
         $crate::results::table::Access {
             kind: $crate::results::table::Kind::Text,
             get: |row, groups| $crate::results::table::Value::Text((&groups[usize::from(row.group)].name).into()),
-            fill: None,
+            fill: Some(|rows, groups, growing| {
+                let name = |group: u16| $crate::results::table::Value::Text((&groups[usize::from(group)].name).into());
+                growing.extend(rows.iter().map(|row| name(row.group)));
+            }),
             set: Some(|row, value, groups| {
                 row.group = $crate::results::table::group_index(value, groups)?;
                 Ok(())
