@@ -62,6 +62,14 @@ impl MechanismSpec {
     pub(super) fn is_switched(&self) -> bool {
         self.none.is_none()
     }
+
+    /// How it is switched off.
+    pub(super) fn off_in_words(&self) -> String {
+        let scalars = self.off.iter().filter_map(|(axis, value)| Some((axis, Scalar::of_value(value)?)));
+        let axes = scalars.map(|(axis, value)| format!("{axis} = {value}"));
+        let runs = self.instead.iter().map(|(of, run)| format!("{run} instead of {of}"));
+        axes.chain(runs).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Experiment {

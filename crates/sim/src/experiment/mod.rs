@@ -277,10 +277,7 @@ impl Experiment {
             Some(mechanism) => {
                 let bound = self.without(&at, mechanism)?;
                 let (_, ours, agrees) = compute(&self.with_other_runs(&at, &spec.ours, mechanism)?, &bound)?;
-                let axes = bound.iter().map(|(axis, value)| format!("{axis} = {value}"));
-                let runs = mechanism.instead.iter().map(|(of, run)| format!("{run} instead of {of}"));
-                let off: Vec<String> = axes.chain(runs).collect();
-                Some(Mechanism { name: mechanism.name.clone(), off: off.join(", "), ours, agrees })
+                Some(Mechanism { name: mechanism.name.clone(), off: mechanism.off_in_words(), ours, agrees })
             }
         };
         let scaled = spec.scaled.clone().or_else(|| self.size.of(&self.spec).scaled.clone());

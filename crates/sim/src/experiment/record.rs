@@ -262,14 +262,11 @@ impl Records {
             let spec = &experiment.spec.claims[index];
             claim.class = spec.class.filter(|_| claim.verdict == Verdict::Differs);
             claim.no_mechanism = spec.mechanism.as_ref().and_then(|mechanism| mechanism.none);
-            // What was computed without another mechanism says nothing of this one.
-            if claim
-                .mechanism
-                .as_ref()
-                .is_some_and(|old| spec.mechanism.as_ref().is_none_or(|new| new.name != old.name))
-            {
-                claim.mechanism = None;
-            }
+            // What was computed without another mechanism, or by another switch, says nothing of this one.
+            let switched = spec.mechanism.as_ref().filter(|mechanism| mechanism.is_switched());
+            let switched = switched.map(|mechanism| (mechanism.name.clone(), mechanism.off_in_words()));
+            claim.mechanism =
+                claim.mechanism.take().filter(|old| Some((old.name.clone(), old.off.clone())) == switched);
         }
         Ok(false)
     }
