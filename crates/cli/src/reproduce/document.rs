@@ -36,9 +36,10 @@ pub(super) fn write(
     audit: bool,
 ) -> Result<(), CliError> {
     let (mut records, testbed) = read(document)?;
+    let mut refused = Vec::new();
     for outcome in outcomes {
         if audit {
-            records.insert_audit(outcome, size).map_err(CliError::Machine)?;
+            refused.extend(records.insert_audit(outcome, size).err());
         } else {
             records.insert(outcome, size);
         }
@@ -58,5 +59,5 @@ pub(super) fn write(
     for (paper, text) in records.paper_pages(&testbed) {
         write_atomically(&pages.join(format!("{paper}.md")), &text)?;
     }
-    Ok(())
+    if refused.is_empty() { Ok(()) } else { Err(CliError::Machine(refused.join("; "))) }
 }

@@ -184,7 +184,7 @@ fn tokens(text: &str) -> Vec<String> {
             while let Some(next) = rest.next_if(|&c| is_word(c)) {
                 token.push(next);
             }
-        } else if let Some(next) = rest.next_if(|&c| matches!((first, c), ('=', '=') | ('#', '{') | ('<' | '>', '='))) {
+        } else if let Some(next) = rest.next_if(|&c| matches!((first, c), ('=' | '<' | '>', '=') | ('#', '{'))) {
             if next != '=' || first == '=' {
                 token.push(next);
             }

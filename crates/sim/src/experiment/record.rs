@@ -210,17 +210,18 @@ impl Records {
         figures.entry(outcome.figure.clone()).or_default().insert(size.name().to_owned(), record);
     }
 
-    /// Takes what a figure's claims give without their mechanism into the record of this size. An error if a claim, which is
-    /// computed with it too, gives something else than is recorded.
+    /// Takes what a figure's claims give without their mechanism into the record of this size. An error, and nothing
+    /// taken, if a claim, which is computed with it too, gives something else than is recorded.
     pub fn insert_audit(&mut self, outcome: &FigureOutcome, size: Size) -> Result<(), String> {
         let (paper, figure) = (&outcome.paper, &outcome.figure);
         let sizes = self.figures.get_mut(paper).and_then(|figures| figures.get_mut(figure));
         let Some(record) = sizes.and_then(|sizes| sizes.get_mut(size.name())) else {
             return Err(format!("{paper} {figure}: nothing is recorded at the {} size", size.name()));
         };
+        let mut taken = record.claims.clone();
         for claim in &outcome.claims {
-            let recorded = record.claims.iter_mut().find(|recorded| recorded.claim == claim.claim);
             let refuse = |what: &str| format!("{paper} {figure}, \"{}\": {what}", claim.claim);
+            let recorded = taken.iter_mut().find(|recorded| recorded.claim == claim.claim);
             let recorded = recorded.ok_or_else(|| refuse("is not recorded"))?;
             let ours = claim.print_ours();
             if (&recorded.ours, recorded.verdict) != (&ours, claim.verdict) {
@@ -228,6 +229,7 @@ impl Records {
             }
             (recorded.mechanism, recorded.no_mechanism) = (claim.mechanism_record(), None);
         }
+        record.claims = taken;
         Ok(())
     }
 
