@@ -318,6 +318,30 @@ fn an_agreement_says_whether_it_needs_the_papers_mechanism() {
     let counts = page("docs/reproduction.md");
     assert!(counts.contains("Of 1 claims that agree, 1 were computed again"), "{counts}");
 
+    // An audit takes what was recorded and adds what the claim gives without the mechanism, if the claim itself gives the same.
+    write_figure(folder.path(), FIGURE);
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    assert!(page("docs/reproduction.md").contains("\n1 are not audited.\n"));
+    write_figure(folder.path(), &with("plan = \"strict\""));
+    let audit = ["reproduce", "mine", "--audit", "--write-docs", "docs/reproduction.md"];
+    succeed(folder.path(), &audit);
+    assert!(document().contains("Without one queue for all (plan = strict) it does not hold: 1."), "{}", document());
+    assert!(document().contains("there are <many> flows") || document().contains("there are &lt;many&gt; flows"));
+    write_figure(
+        folder.path(),
+        &with("plan = \"strict\"")
+            .replace("ours = 'flows(run(\"shared\"), \"web\")", "ours = '2 * flows(run(\"shared\"), \"web\")"),
+    );
+    let refused = pliant_in(folder.path(), &audit);
+    assert!(!refused.status.success() && stderr(&refused).contains(", recorded is "), "{}", stderr(&refused));
+
+    // A claim without a mechanism says so, without a run.
+    write_figure(folder.path(), &FIGURE.replace("ci = true", "ci = true\nmechanism = { none = \"compared\" }"));
+    succeed(folder.path(), &["reproduce", "mine", "--audit", "--write-docs", "docs/reproduction.md"]);
+    assert!(document().contains("| No mechanism to switch off: compares with and without it. |"), "{}", document());
+    let counts = page("docs/reproduction.md");
+    assert!(counts.contains("\n1 have none to switch off: 1 compares with and without it.\n"), "{counts}");
+
     for (off, named) in [("plam = \"strict\"", "axis `plam`"), ("plan = \"strct\"", "strict")] {
         write_figure(folder.path(), &with(off));
         let output = pliant_in(folder.path(), &["reproduce", "mine", "--check"]);

@@ -26,16 +26,23 @@ pub(super) fn check(document: &Path, library: &Library) -> Result<(), CliError> 
     ci::recorded_experiments(&records, library).map(drop)
 }
 
-/// Takes the outcomes into the records beside the document, and writes the document from these.
+/// Takes the outcomes, or what they give without their mechanism, into the records beside the document, and writes the document
+/// from these.
 pub(super) fn write(
     document: &Path,
     library: &Library,
     outcomes: &[FigureOutcome],
     size: Size,
+    audit: bool,
 ) -> Result<(), CliError> {
     let (mut records, testbed) = read(document)?;
+    let mut refused = Vec::new();
     for outcome in outcomes {
-        records.insert(outcome, size);
+        if audit {
+            refused.extend(records.insert_audit(outcome, size).err());
+        } else {
+            records.insert(outcome, size);
+        }
     }
     let figures = library.figures();
     records.retain(|paper, figure| figures.get(paper).is_some_and(|figures| figures.contains(&figure)));
@@ -52,5 +59,5 @@ pub(super) fn write(
     for (paper, text) in records.paper_pages(&testbed) {
         write_atomically(&pages.join(format!("{paper}.md")), &text)?;
     }
-    Ok(())
+    if refused.is_empty() { Ok(()) } else { Err(CliError::Machine(refused.join("; "))) }
 }

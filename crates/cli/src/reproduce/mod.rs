@@ -30,6 +30,7 @@ Examples:
   pliant reproduce reflex --list --full        what a paper's figures would take at the paper's size
   pliant reproduce all --json | jq '.[] | select(.verdict == \"differs\")'
   pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
+  pliant reproduce reflex fig13 --full --audit --write-docs   whether the claims need their mechanism
   pliant reproduce --ci                        fails if a claim that agreed no longer does
 
 Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes
@@ -63,6 +64,10 @@ pub(crate) struct Arguments {
     /// Runs the claims that CI holds; fails if one is worse than recorded beside --write-docs' document
     #[arg(long, conflicts_with = "full")]
     ci: bool,
+    /// Computes only the claims whose mechanism is switched off, with it and without it; --write-docs then takes what they give
+    /// without it, if they give with it what is recorded
+    #[arg(long, conflicts_with_all = ["check", "ci", "out"])]
+    audit: bool,
     /// Writes what was found into this document, and what it is made of beside it, as JSON
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "docs/reproduction.md")]
     write_docs: Option<PathBuf>,
@@ -99,7 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     if arguments.list {
         let mut rows = experiments::titles(&library, paper, figure)?;
         if paper.is_some() {
-            add_costs(&library, &library.choose(paper, figure).map_err(CliError::User)?, size, &mut rows)?;
+            let chosen = library.choose(paper, figure).map_err(CliError::User)?;
+            add_costs(&library, &chosen, size, arguments.audit, &mut rows)?;
         }
         return print_rows(&rows);
     }
@@ -110,6 +116,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     if arguments.ci {
         let held = experiments.into_iter().filter(Experiment::is_in_ci);
         experiments = held.map(Experiment::for_ci).collect::<Result<_, _>>()?;
+    }
+    if arguments.audit {
+        let held = experiments.into_iter().filter(Experiment::is_audited);
+        experiments = held.map(Experiment::for_audit).collect::<Result<_, _>>()?;
     }
     if arguments.check {
         return check(&library, &experiments);
@@ -146,7 +156,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         }
     }
     if let Some(document) = &arguments.write_docs {
-        document::write(document, &library, &outcomes, size)?;
+        document::write(document, &library, &outcomes, size, arguments.audit)?;
     }
     match recorded {
         Some(recorded) => ci::hold(&recorded, &outcomes, size),
@@ -229,12 +239,16 @@ fn add_costs(
     library: &Library,
     chosen: &[(String, String)],
     size: Size,
+    audit: bool,
     rows: &mut [(String, String)],
 ) -> Result<(), CliError> {
     for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
         let cost = match library.missing_data(paper, figure)? {
             Some(why) => why,
-            None => cost(&Experiment::load(library, paper, figure, size)?)?,
+            None => {
+                let whole = Experiment::load(library, paper, figure, size)?;
+                cost(&if audit { whole.for_audit()? } else { whole })?
+            }
         };
         *title = format!("{title} ({cost})");
     }

@@ -70,6 +70,9 @@ pub(super) fn text(outcomes: &[FigureOutcome]) -> String {
                 let without = format!("without {} ({})", mechanism.name, mechanism.off);
                 row(&mut text, [mark, "", &mechanism.ours.print(&claim.unit)], widths, &without);
             }
+            if let Some(none) = claim.no_mechanism {
+                row(&mut text, [""; 3], widths, &format!("no mechanism to switch off: {}", none.title()));
+            }
             for line in &claim.sensitivity {
                 let setting = format!("{} = {}", line.axis, line.value);
                 let mark = if line.agrees { "within" } else { "outside" };

@@ -15,6 +15,7 @@ mod evaluate;
 mod library;
 mod made_up;
 mod measures;
+mod mechanism;
 mod on_testbed;
 mod outcome;
 mod plots;
@@ -37,6 +38,7 @@ pub use cache::{Cache, FINGERPRINT};
 pub use claims::{Quantity, Verdict, print_number};
 pub use class::Class;
 pub use library::Library;
+pub use mechanism::NoMechanism;
 pub use on_testbed::{TestbedRecord, TestbedRecords};
 pub use outcome::{ClaimOutcome, FigureOutcome, Mechanism, Sensitivity};
 pub use plots::{PlotData, PlotPoint, SeriesData};
@@ -69,8 +71,20 @@ pub struct Experiment {
     plan: Plan,
     claims: Vec<Claim>,
     parameters: toml::Table,
-    /// The runs that CI's claims need, if only these are held.
-    for_ci: Option<BTreeSet<Arc<Job>>>,
+    held: Held,
+    /// The runs that the claims held need, if these are not all.
+    needed: Option<BTreeSet<Arc<Job>>>,
+}
+
+/// What is computed of a figure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// Claims and plots.
+    Everything,
+    /// The claims that CI holds; whether they need their mechanism it does not ask.
+    Ci,
+    /// The claims whose mechanism is switched off, at no other setting.
+    Audited,
 }
 
 /// What the file at `path` takes from another that was measured.
@@ -128,16 +142,25 @@ impl Experiment {
             parameters.insert(name, value);
         }
         let (paper, figure) = (paper.to_owned(), figure.to_owned());
-        let for_ci = None;
-        let experiment = Self { paper, figure, document, spec, size, plan, claims, parameters, for_ci };
+        let (held, needed) = (Held::Everything, None);
+        let experiment = Self { paper, figure, document, spec, size, plan, claims, parameters, held, needed };
         experiment.check()?;
         Ok(experiment)
     }
 
     /// The same with the claims that CI holds and the runs that these need, and without plots.
-    pub fn for_ci(mut self) -> Result<Self, ScenarioError> {
-        self.for_ci = Some(BTreeSet::new());
-        self.for_ci = Some(self.check()?.into_iter().map(Arc::new).collect());
+    pub fn for_ci(self) -> Result<Self, ScenarioError> {
+        self.holding(Held::Ci)
+    }
+
+    /// The same with the claims whose mechanism is switched off and the runs that these need, and without plots.
+    pub fn for_audit(self) -> Result<Self, ScenarioError> {
+        self.holding(Held::Audited)
+    }
+
+    fn holding(mut self, held: Held) -> Result<Self, ScenarioError> {
+        self.held = held;
+        self.needed = Some(self.check()?.into_iter().map(Arc::new).collect());
         Ok(self)
     }
 
@@ -149,6 +172,11 @@ impl Experiment {
     /// Whether CI holds any of its claims.
     pub fn is_in_ci(&self) -> bool {
         self.spec.claims.iter().any(|claim| claim.ci)
+    }
+
+    /// Whether the mechanism of any of its claims is switched off.
+    pub fn is_audited(&self) -> bool {
+        self.spec.claims.iter().any(|claim| claim.mechanism.as_ref().is_some_and(MechanismSpec::is_switched))
     }
 
     /// The size that it was loaded at.
@@ -163,7 +191,7 @@ impl Experiment {
 
     /// The runs that it needs.
     pub fn jobs(&self) -> BTreeSet<Arc<Job>> {
-        if let Some(jobs) = &self.for_ci {
+        if let Some(jobs) = &self.needed {
             return jobs.clone();
         }
         self.plan.points.iter().flat_map(|point| point.jobs.iter().cloned()).collect()
@@ -176,9 +204,9 @@ impl Experiment {
     ) -> Result<FigureOutcome, ScenarioError> {
         let evaluator = self.evaluator(Box::new(result), false);
         let claims = self.held_claims().map(|index| self.claim(&evaluator, index)).collect::<Result<_, _>>()?;
-        let plots = match self.for_ci {
-            Some(_) => Vec::new(),
-            None => plots::plots(&self.document, &self.spec, &evaluator)?,
+        let plots = match self.held {
+            Held::Everything => plots::plots(&self.document, &self.spec, &evaluator)?,
+            Held::Ci | Held::Audited => Vec::new(),
         };
         let (paper, figure) = (self.paper.clone(), self.figure.clone());
         let ExperimentSpec { title, section, setup, .. } = self.spec.clone();
@@ -201,7 +229,7 @@ impl Experiment {
         for index in self.held_claims() {
             self.claim(&evaluator, index)?;
         }
-        if self.for_ci.is_none() {
+        if self.held == Held::Everything {
             plots::plots(&self.document, &self.spec, &evaluator)?;
         }
         Ok(asked.take())
@@ -209,7 +237,12 @@ impl Experiment {
 
     /// The places of the claims that are computed.
     fn held_claims(&self) -> impl Iterator<Item = usize> {
-        (0..self.claims.len()).filter(|&index| self.for_ci.is_none() || self.spec.claims[index].ci)
+        let is_held = |claim: &ClaimSpec| match self.held {
+            Held::Everything => true,
+            Held::Ci => claim.ci,
+            Held::Audited => claim.mechanism.as_ref().is_some_and(MechanismSpec::is_switched),
+        };
+        (0..self.claims.len()).filter(move |&index| is_held(&self.spec.claims[index]))
     }
 
     fn evaluator(&self, source: Source<'static>, is_check: bool) -> Evaluator {
@@ -229,22 +262,22 @@ impl Experiment {
         };
         let (evaluated, ours, met) = compute(&spec.ours, &[])?;
         let mut sensitivity = Vec::new();
-        for axis in self.sensitivity_axes(&at, spec)? {
+        let axes = if self.held == Held::Audited { Vec::new() } else { self.sensitivity_axes(&at, spec)? };
+        for axis in axes {
             for value in &self.plan.axes[axis].values {
                 let name = self.plan.axes[axis].name.clone();
                 let (_, ours, agrees) = compute(&spec.ours, &[(name.clone(), value.value.clone())])?;
                 sensitivity.push(Sensitivity { axis: name, value: value.value.to_string(), ours, agrees });
             }
         }
-        let mechanism = match &spec.mechanism {
+        spec.mechanism.iter().try_for_each(|mechanism| self.check_mechanism(&at, mechanism))?;
+        let mechanism = match spec.mechanism.as_ref().filter(|mechanism| mechanism.is_switched()) {
             None => None,
+            Some(_) if self.held == Held::Ci => None,
             Some(mechanism) => {
                 let bound = self.without(&at, mechanism)?;
                 let (_, ours, agrees) = compute(&self.with_other_runs(&at, &spec.ours, mechanism)?, &bound)?;
-                let axes = bound.iter().map(|(axis, value)| format!("{axis} = {value}"));
-                let runs = mechanism.instead.iter().map(|(of, run)| format!("{run} instead of {of}"));
-                let off: Vec<String> = axes.chain(runs).collect();
-                Some(Mechanism { name: mechanism.name.clone(), off: off.join(", "), ours, agrees })
+                Some(Mechanism { name: mechanism.name.clone(), off: mechanism.off_in_words(), ours, agrees })
             }
         };
         let scaled = spec.scaled.clone().or_else(|| self.size.of(&self.spec).scaled.clone());
@@ -266,51 +299,10 @@ impl Experiment {
             why: self.why(index)?.filter(|_| verdict == Verdict::Differs),
             class: spec.class.filter(|_| verdict == Verdict::Differs),
             mechanism,
+            no_mechanism: spec.mechanism.as_ref().and_then(|mechanism| mechanism.none),
             ci: spec.ci,
             sensitivity,
         })
-    }
-
-    /// The values of axes at which a mechanism is off.
-    fn without(&self, at: &str, mechanism: &MechanismSpec) -> Result<Vec<(String, Scalar)>, ScenarioError> {
-        let mut bound = Vec::new();
-        for (name, value) in &mechanism.off {
-            let at = format!("{at}.mechanism.off.{name}");
-            let names: Vec<String> = self.plan.axes.iter().map(|axis| axis.name.clone()).collect();
-            let Some(axis) = self.plan.axes.iter().find(|axis| axis.name == *name) else {
-                return Err(self.document.error(&at, suggest::unknown("axis", name, &names)));
-            };
-            let value =
-                Scalar::of_value(value).ok_or_else(|| self.document.error(&at, "must be a number or a text"))?;
-            axis.position(&value).map_err(|why| self.document.error(&at, why))?;
-            bound.push((name.clone(), value));
-        }
-        Ok(bound)
-    }
-
-    /// The expression `ours` with other runs in the place of those that have the mechanism.
-    fn with_other_runs(&self, at: &str, ours: &str, mechanism: &MechanismSpec) -> Result<String, ScenarioError> {
-        let at = format!("{at}.mechanism");
-        if mechanism.off.is_empty() && mechanism.instead.is_empty() {
-            return Err(self.document.error(&at, "needs `off`, values of axes, or `instead`, runs"));
-        }
-        let call = |run: &str| format!("run({run:?}");
-        // One pass over the text, so that two runs may change places.
-        let mut text = String::new();
-        let mut rest = ours;
-        while let Some(start) = rest.find("run(\"") {
-            let (before, from) = rest.split_at(start);
-            text.push_str(before);
-            let replaced = mechanism.instead.iter().find(|(of, _)| from.starts_with(&call(of)));
-            let length = replaced.map_or("run(\"".len(), |(of, _)| call(of).len());
-            text.push_str(&replaced.map_or_else(|| from[..length].to_owned(), |(_, run)| call(run)));
-            rest = &from[length..];
-        }
-        text.push_str(rest);
-        match mechanism.instead.keys().find(|of| !ours.contains(&call(of))) {
-            Some(of) => Err(self.document.error(&format!("{at}.instead"), format!("`ours` has no run {of:?}"))),
-            None => Ok(text),
-        }
     }
 
     fn sensitivity_axes(&self, at: &str, spec: &ClaimSpec) -> Result<Vec<usize>, ScenarioError> {

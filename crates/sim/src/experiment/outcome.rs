@@ -2,6 +2,7 @@
 
 use super::claims::{Quantity, Verdict};
 use super::class::Class;
+use super::mechanism::NoMechanism;
 use super::plots::PlotData;
 
 /// What became of a figure.
@@ -52,6 +53,8 @@ pub struct ClaimOutcome {
     pub class: Option<Class>,
     /// What the paper says causes it, and ours without it.
     pub mechanism: Option<Mechanism>,
+    /// Why there is no mechanism to switch off.
+    pub no_mechanism: Option<NoMechanism>,
     /// Whether CI holds it.
     pub ci: bool,
     /// Ours by values of settings that the paper leaves unsaid.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_testbed::TestbedRecords;
 use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
-use super::{ClaimOutcome, Class, Experiment, FigureOutcome, Quantity, Size, Verdict};
+use super::{ClaimOutcome, Class, Experiment, FigureOutcome, NoMechanism, Quantity, Size, Verdict};
 use crate::scenario::ScenarioError;
 
 /// Everything recorded.
@@ -60,6 +60,9 @@ pub struct ClaimRecord {
     /// What the paper says causes it, and ours without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<MechanismRecord>,
+    /// Why there is no mechanism to switch off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_mechanism: Option<NoMechanism>,
     /// By settings that the paper leaves unsaid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitivity: Vec<SensitivityRecord>,
@@ -114,6 +117,15 @@ impl ClaimOutcome {
         matches!(&self.paper, Quantity::Text(text) if text == NOT_GIVEN)
     }
 
+    fn mechanism_record(&self) -> Option<MechanismRecord> {
+        self.mechanism.as_ref().map(|mechanism| MechanismRecord {
+            name: mechanism.name.clone(),
+            off: mechanism.off.clone(),
+            ours: mechanism.ours.print(&self.unit),
+            agrees: mechanism.agrees,
+        })
+    }
+
     fn record(&self) -> ClaimRecord {
         let setting = |row: &super::Sensitivity| SensitivityRecord {
             setting: format!("{} = {}", row.axis, row.value),
@@ -128,12 +140,8 @@ impl ClaimOutcome {
             scaled: self.scaled.clone(),
             why: self.why.clone(),
             class: self.class,
-            mechanism: self.mechanism.as_ref().map(|mechanism| MechanismRecord {
-                name: mechanism.name.clone(),
-                off: mechanism.off.clone(),
-                ours: mechanism.ours.print(&self.unit),
-                agrees: mechanism.agrees,
-            }),
+            mechanism: self.mechanism_record(),
+            no_mechanism: self.no_mechanism,
             sensitivity: self.sensitivity.iter().map(setting).collect(),
         }
     }
@@ -165,13 +173,14 @@ impl ClaimRecord {
 
     /// Why it differs, or whether what agrees needs the mechanism that the paper gives.
     fn why_in_words(&self) -> String {
-        match (&self.why, &self.mechanism) {
-            (Some(why), _) => why.clone(),
-            (None, Some(MechanismRecord { name, off, ours, agrees })) => {
+        match (&self.why, &self.mechanism, self.no_mechanism) {
+            (Some(why), ..) => why.clone(),
+            (None, Some(MechanismRecord { name, off, ours, agrees }), _) => {
                 let then = if *agrees { "it holds all the same" } else { "it does not hold" };
                 format!("Without {name} ({off}) {then}: {ours}.")
             }
-            (None, None) => String::new(),
+            (None, None, Some(none)) => format!("No mechanism to switch off: {}.", none.title()),
+            (None, None, None) => String::new(),
         }
     }
 }
@@ -199,6 +208,29 @@ impl Records {
         };
         let figures = self.figures.entry(outcome.paper.clone()).or_default();
         figures.entry(outcome.figure.clone()).or_default().insert(size.name().to_owned(), record);
+    }
+
+    /// Takes what a figure's claims give without their mechanism into the record of this size. An error, and nothing
+    /// taken, if a claim, which is computed with it too, gives something else than is recorded.
+    pub fn insert_audit(&mut self, outcome: &FigureOutcome, size: Size) -> Result<(), String> {
+        let (paper, figure) = (&outcome.paper, &outcome.figure);
+        let sizes = self.figures.get_mut(paper).and_then(|figures| figures.get_mut(figure));
+        let Some(record) = sizes.and_then(|sizes| sizes.get_mut(size.name())) else {
+            return Err(format!("{paper} {figure}: nothing is recorded at the {} size", size.name()));
+        };
+        let mut taken = record.claims.clone();
+        for claim in &outcome.claims {
+            let refuse = |what: &str| format!("{paper} {figure}, \"{}\": {what}", claim.claim);
+            let recorded = taken.iter_mut().find(|recorded| recorded.claim == claim.claim);
+            let recorded = recorded.ok_or_else(|| refuse("is not recorded"))?;
+            let ours = claim.print_ours();
+            if (&recorded.ours, recorded.verdict) != (&ours, claim.verdict) {
+                return Err(refuse(&format!("is {ours} now, recorded is {}", recorded.ours)));
+            }
+            (recorded.mechanism, recorded.no_mechanism) = (claim.mechanism_record(), None);
+        }
+        record.claims = taken;
+        Ok(())
     }
 
     /// Whether anything is recorded of a figure at a size.
@@ -229,7 +261,14 @@ impl Records {
         experiment.spec.setup.trim().clone_into(&mut record.setup);
         for (index, claim) in record.claims.iter_mut().enumerate() {
             claim.why = experiment.why(index)?.filter(|_| claim.verdict == Verdict::Differs);
-            claim.class = experiment.spec.claims[index].class.filter(|_| claim.verdict == Verdict::Differs);
+            let spec = &experiment.spec.claims[index];
+            claim.class = spec.class.filter(|_| claim.verdict == Verdict::Differs);
+            claim.no_mechanism = spec.mechanism.as_ref().and_then(|mechanism| mechanism.none);
+            // What was computed without another mechanism, or by another switch, says nothing of this one.
+            let switched = spec.mechanism.as_ref().filter(|mechanism| mechanism.is_switched());
+            let switched = switched.map(|mechanism| (mechanism.name.clone(), mechanism.off_in_words()));
+            claim.mechanism =
+                claim.mechanism.take().filter(|old| Some((old.name.clone(), old.off.clone())) == switched);
         }
         Ok(false)
     }
@@ -294,16 +333,7 @@ impl Records {
         class_row(&mut text, "all", &sums);
         let claims = || chosen.iter().flat_map(|(_, figures)| figures).flat_map(|(_, _, record)| &record.claims);
         let within = || claims().filter(|claim| claim.verdict.is_within());
-        let audited = within().filter_map(|claim| claim.mechanism.as_ref());
-        let another = audited.clone().filter(|mechanism| mechanism.agrees).count();
-        write!(
-            text,
-            "\nOf {} claims that agree, {} were computed again with the mechanism switched off that the paper gives; {another} \
-             hold without it.\n",
-            within().count(),
-            audited.count(),
-        )
-        .expect(TAKES_ALL);
+        text.push_str(&audit(&within().collect::<Vec<_>>()));
         text.push_str(&testbed.section());
         text
     }
@@ -336,6 +366,30 @@ impl Records {
         }
         pages
     }
+}
+
+/// Of how many claims that agree the mechanism was switched off, and what the others are.
+fn audit(within: &[&ClaimRecord]) -> String {
+    let audited: Vec<_> = within.iter().filter_map(|claim| claim.mechanism.as_ref()).collect();
+    let another = audited.iter().filter(|mechanism| mechanism.agrees).count();
+    let mut text = format!(
+        "\nOf {} claims that agree, {} were computed again with the mechanism switched off that the paper gives; {another} \
+         hold without it.\n",
+        within.len(),
+        audited.len(),
+    );
+    let without: Vec<_> = within.iter().filter(|claim| claim.mechanism.is_none()).collect();
+    let of = |none| without.iter().filter(|claim| claim.no_mechanism == none).count();
+    let counts = NoMechanism::ALL.map(|none| (none, of(Some(none)))).into_iter().filter(|(_, claims)| *claims > 0);
+    let reasons: Vec<String> = counts.map(|(none, claims)| none.count(claims)).collect();
+    let (none, left) = (without.len() - of(None), of(None));
+    if none > 0 {
+        writeln!(text, "{none} have none to switch off: {}.", reasons.join(", ")).expect(TAKES_ALL);
+    }
+    if left > 0 {
+        writeln!(text, "{left} are not audited.").expect(TAKES_ALL);
+    }
+    text
 }
 
 /// The claims that differ, with why.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::class::Class;
+use super::mechanism::NoMechanism;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -124,7 +125,10 @@ pub(super) struct ClaimSpec {
 #[serde(deny_unknown_fields)]
 pub(super) struct MechanismSpec {
     /// What the paper says causes it.
+    #[serde(default)]
     pub(super) name: String,
+    /// Why there is none to switch off.
+    pub(super) none: Option<NoMechanism>,
     /// Values of axes, without it.
     #[serde(default)]
     pub(super) off: Table,

@@ -312,32 +312,70 @@ fn mistakes_are_named() {
     assert!(unexpected.is_empty(), "{}", unexpected.join("\n"));
 }
 
+/// A claim about the run `strict` alone, with a limit in microseconds for the first flow, and its mechanism.
+fn about_strict(limit: u32, mechanism: &str) -> String {
+    format!(
+        "[[claims]]\nclaim = \"below {limit}\"\npaper = \"below\"\nmechanism = {mechanism}\n\
+         ours = 'flows(run(\"strict\"), \"web\").fct_us(\"mean\") < {limit}'\n"
+    )
+}
+
 /// A mechanism is off where another run stands for the one that has it: a claim that needs it does not hold there, and one
 /// that does not need it does.
 #[test]
 fn a_mechanism_is_switched_off_by_another_run() {
-    let claim = "claim = \"priority makes the first flow faster\"\n";
-    let off = "mechanism = { name = \"priority\", instead = { strict = \"shared\" } }\n";
-    let needless = "[[claims]]\nclaim = \"the first flow ends\"\npaper = \"ends\"\nours = 'flows(run(\"strict\"), \
-                    \"web\").fct_us(\"mean\") > 0'\n";
-    let text = FILE.replace(claim, &format!("{claim}{off}")).replacen(
-        "[[claims]]",
-        &format!("{needless}{off}\n[[claims]]"),
-        1,
-    );
+    let off = "{ name = \"priority\", instead = { strict = \"shared\" } }";
+    let with = |claims: &[String]| FILE.replacen("[[claims]]", &format!("{}\n[[claims]]", claims.join("\n")), 1);
+    let text = with(&[about_strict(9999, off), about_strict(400, off), about_strict(401, "{ none = \"baseline\" }")]);
     let outcome = load(&text, Size::Quick).unwrap().evaluate(simulate).unwrap();
     let [needless, needed] = [0, 1].map(|index| outcome.claims[index].mechanism.as_ref().unwrap());
     assert_eq!((needless.agrees, needed.agrees), (true, false));
     assert_eq!(needed.off, "shared instead of strict");
+    let none = &outcome.claims[2];
+    assert_eq!((&none.mechanism, none.no_mechanism), (&None, Some(NoMechanism::Baseline)));
     for (wrong, expected) in [
-        ("strict = \"sharde\"", "unknown run `sharde`, did you mean `shared`?"),
-        ("strcit = \"shared\"", "`claims.0.mechanism.instead`: `ours` has no run \"strcit\""),
-        ("", "`claims.0.mechanism`: needs `off`"),
+        ("{ name = \"n\", instead = { strict = \"sharde\" } }", "unknown run `sharde`, did you mean `shared`?"),
+        (
+            "{ name = \"n\", instead = { strcit = \"shared\" } }",
+            "`claims.0.mechanism.instead`: `ours` has no run \"strcit\"",
+        ),
+        ("{ name = \"n\", instead = {} }", "`claims.0.mechanism`: needs `off`"),
+        ("{ instead = { strict = \"shared\" } }", "`claims.0.mechanism`: needs a `name`"),
+        ("{ none = \"baseline\", name = \"n\" }", "`claims.0.mechanism`: `none` stands alone"),
+        ("{ none = \"base\" }", "unknown value `base`, did you mean `baseline`?"),
     ] {
-        let text = FILE.replace(claim, &format!("{claim}{}", off.replace("strict = \"shared\"", wrong)));
-        let error = load(&text, Size::Quick).err().unwrap_or_else(|| panic!("{wrong}")).to_string();
-        assert!(error.contains(expected), "{error}");
+        let error = load(&with(&[about_strict(400, wrong)]), Size::Quick).err().unwrap_or_else(|| panic!("{wrong}"));
+        assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+/// A switch after which a claim compares a run with itself says nothing, whatever the run gives, and is refused.
+#[test]
+fn a_switch_that_leaves_one_run_to_compare_is_refused() {
+    for claim in ["priority makes the first flow faster", "two flows that share take twice as long"] {
+        let said = format!("claim = \"{claim}\"\n");
+        let off = "mechanism = { name = \"priority\", instead = { strict = \"shared\" } }\n";
+        let error = load(&FILE.replace(&said, &format!("{said}{off}")), Size::Quick).unwrap_err().to_string();
+        assert!(error.contains(".mechanism.instead`: `ours` then compares a run with itself"), "{error}");
+    }
+}
+
+/// An audit takes the runs of the claims whose mechanism is switched off, at no other setting, and finds the same of them; CI
+/// does not ask.
+#[test]
+fn an_audit_takes_the_runs_of_its_claims() {
+    let claim = about_strict(400, "{ name = \"priority\", instead = { strict = \"shared\" } }\nci = true");
+    let text = FILE.replacen("[[claims]]", &format!("{claim}\n[[claims]]"), 1);
+    let whole = load(&text, Size::Full).unwrap();
+    assert!(whole.is_audited() && !load(FILE, Size::Full).unwrap().is_audited());
+    let audit = whole.clone().for_audit().unwrap();
+    assert_eq!(audit.jobs().len(), 2 * 2, "strict and shared, at one size, by two seeds");
+    let outcome = audit.evaluate(simulate).unwrap();
+    assert_eq!(outcome.claims, [whole.evaluate(simulate).unwrap().claims[0].clone()]);
+    assert!(outcome.plots.is_empty());
+    let for_ci = whole.for_ci().unwrap();
+    assert_eq!(for_ci.jobs().len(), 2, "strict alone");
+    assert_eq!(for_ci.evaluate(simulate).unwrap().claims[0].mechanism, None);
 }
 
 /// A scenario comes from another file: a scenario, or an experiment that has one.

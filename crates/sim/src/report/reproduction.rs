@@ -141,9 +141,10 @@ fn variations(claim: &ClaimOutcome) -> String {
         let name = format!("without {} ({})", mechanism.name, mechanism.off);
         line(&name, &mechanism.ours, mechanism.agrees)
     });
+    let none = claim.no_mechanism.map(|none| format!("<small>no mechanism to switch off: {}</small>", none.title()));
     let settings = claim.sensitivity.iter();
     let settings = settings.map(|row| line(&format!("{} = {}", row.axis, row.value), &row.ours, row.agrees));
-    mechanism.chain(settings).collect()
+    mechanism.chain(none).chain(settings).collect()
 }
 
 /// A plot as plotly draws it.
