@@ -242,13 +242,11 @@ fn add_costs(
     audit: bool,
     rows: &mut [(String, String)],
 ) -> Result<(), CliError> {
+    let planned = |whole: Experiment| if audit { whole.for_audit() } else { Ok(whole) };
     for ((paper, figure), (_, title)) in chosen.iter().zip(rows) {
         let cost = match library.missing_data(paper, figure)? {
             Some(why) => why,
-            None => {
-                let whole = Experiment::load(library, paper, figure, size)?;
-                cost(&if audit { whole.for_audit()? } else { whole })?
-            }
+            None => cost(&planned(Experiment::load(library, paper, figure, size)?)?)?,
         };
         *title = format!("{title} ({cost})");
     }

@@ -2,7 +2,7 @@
 
 use super::claims::{Quantity, Verdict};
 use super::class::Class;
-use super::mechanism::NoMechanism;
+use super::no_mechanism::NoMechanism;
 use super::plots::PlotData;
 
 /// What became of a figure.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::class::Class;
-use super::mechanism::NoMechanism;
+use super::no_mechanism::NoMechanism;
 use indexmap::IndexMap;
 use serde::Deserialize;
 use toml::{Table, Value};
