@@ -209,7 +209,8 @@ fn a_damaged_point_runs_again() {
     let cut_off = |path: &Path| fs::write(path, &fs::read(path).unwrap()[1..]).unwrap();
     let gone = |path: &Path| fs::remove_file(path).unwrap();
     let nonsense = |path: &Path| fs::write(path, "0 0 ../../../etc/passwd\n").unwrap();
-    let damages: [(&str, &dyn Fn(&Path), &str); 7] = [
+    type Damage<'d> = (&'d str, &'d dyn Fn(&Path), &'d str);
+    let damages: [Damage<'_>; 7] = [
         ("flows.parquet", &flipped, "flows.parquet is not as it was written: its checksum differs"),
         ("flows.parquet", &cut_off, "flows.parquet has "),
         ("flows.csv", &flipped, "flows.csv is not as it was written: its checksum differs"),

@@ -34,15 +34,14 @@ impl Asker {
         let read = || async {
             let mut last = last.0.lock().await;
             let fresh = last.as_ref().filter(|(read, _)| *read > self.accepted).map(|(_, table)| table.clone());
-            let table = match fresh {
-                Some(table) => Some(table),
-                None => {
-                    let (now, door) = (Instant::now(), self.door);
-                    let read = spawn_blocking(move || Connections::read(door)).await;
-                    let table = read.ok().and_then(Result::ok).map(Arc::new);
-                    *last = table.clone().map(|table| (now, table));
-                    table
-                }
+            let table = if fresh.is_some() {
+                fresh
+            } else {
+                let (now, door) = (Instant::now(), self.door);
+                let read = spawn_blocking(move || Connections::read(door)).await;
+                let table = read.ok().and_then(Result::ok).map(Arc::new);
+                *last = table.clone().map(|table| (now, table));
+                table
             };
             // Programs that the kernel does not tell apart are one.
             let nobody = Origin::Host(std::net::Ipv4Addr::LOCALHOST.into());

@@ -56,9 +56,10 @@ fn a_node_that_does_not_listen_accepts_nothing() {
     let caller = Node::client(loopback(), settings()).unwrap();
     let mut context = Context::from_waker(Waker::noop());
     for messages in [false, true] {
-        let polled = match messages {
-            false => pin!(caller.accept()).poll(&mut context).map(|result| result.err().unwrap()),
-            true => pin!(caller.accept_messages()).poll(&mut context).map(|result| result.err().unwrap()),
+        let polled = if messages {
+            pin!(caller.accept_messages()).poll(&mut context).map(|result| result.err().unwrap())
+        } else {
+            pin!(caller.accept()).poll(&mut context).map(|result| result.err().unwrap())
         };
         let Poll::Ready(error) = polled else { panic!("it waits for ever") };
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
