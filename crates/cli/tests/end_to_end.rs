@@ -185,6 +185,9 @@ fn a_sweep_resumes() {
     assert!(changed.starts_with("4 of 4 points finished (4 now, 0 before)"), "{changed}");
 }
 
+/// A file of a point, what happens to it, and what is then said.
+type Damage<'d> = (&'d str, &'d dyn Fn(&Path), &'d str);
+
 /// A finished point of which a file is not as it was written runs again, and one line names the file: a bit that changed, a
 /// file that is cut off, one that is gone, a list that is gone or nonsense. The others do not run.
 #[test]
@@ -209,7 +212,6 @@ fn a_damaged_point_runs_again() {
     let cut_off = |path: &Path| fs::write(path, &fs::read(path).unwrap()[1..]).unwrap();
     let gone = |path: &Path| fs::remove_file(path).unwrap();
     let nonsense = |path: &Path| fs::write(path, "0 0 ../../../etc/passwd\n").unwrap();
-    type Damage<'d> = (&'d str, &'d dyn Fn(&Path), &'d str);
     let damages: [Damage<'_>; 7] = [
         ("flows.parquet", &flipped, "flows.parquet is not as it was written: its checksum differs"),
         ("flows.parquet", &cut_off, "flows.parquet has "),
