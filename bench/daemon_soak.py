@@ -30,7 +30,7 @@ from soak import ATTACKER, FAULTS, RECEIVER, SENDER, Network, memory_grown, stop
 PORT, ECHO = 7411, 9000
 # A forward door for each, and the proxy.
 DOORS, PROXY = {"cubic": 9001, "bounded": 9002}, 1080
-IDLE, AT_ONCE, LARGEST = 200, 4, 1_000_000
+IDLE, IDLE_SECONDS, AT_ONCE = 200, 20, 4
 PIECE = 16_384
 DOWN_EVERY, DOWN_SECONDS = 60, 2
 # Of connections' descriptors, of which some are always opening or closing.
@@ -143,17 +143,35 @@ class Client:
                 self.count(f"pieces by {door}")
                 time.sleep(0.05)
 
+    def wake(self, idle):
+        """A byte there and back on each idle connection, again and again, with long pauses between."""
+        begun = time.monotonic()
+        while time.monotonic() < self.end:
+            for number, (door, connection) in list(idle.items()):
+                try:
+                    connection.sendall(b"?")
+                    require(receive(connection, 1) == b"?", "another byte came back")
+                except (OSError, ValueError) as error:
+                    with self.lock:
+                        after = time.monotonic() - begun
+                        self.failures.append(f"idle connection {number} by {door}, after {after:.0f} s: {error}")
+                    idle.pop(number)[1].close()
+            self.count("wake-ups", len(idle))
+            time.sleep(IDLE_SECONDS)
+
     def run(self):
-        idle = [connect(random.Random(number).choice([*DOORS, "socks5"])) for number in range(IDLE)]
-        threads = [threading.Thread(target=self.requests, args=(self.seed + number,)) for number in range(AT_ONCE)]
+        doors = [random.Random(number).choice([*DOORS, "socks5"]) for number in range(IDLE)]
+        idle = {number: (door, connect(door)) for number, door in enumerate(doors)}
+        threads = [threading.Thread(target=self.wake, args=(idle,))]
+        threads += [threading.Thread(target=self.requests, args=(self.seed + number,)) for number in range(AT_ONCE)]
         threads += [threading.Thread(target=self.guard, args=(f"busy by {door}", self.busy, door)) for door in DOORS]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        for connection in idle:
+        for number, (door, connection) in idle.items():
             with connection:
-                self.guard("an idle connection", exchange, connection, b"still there")
+                self.guard(f"idle connection {number} by {door}, at the end", exchange, connection, b"still there")
         print(json.dumps({"counts": self.counts, "failures": self.failures}))
 
 
