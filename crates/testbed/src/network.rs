@@ -127,8 +127,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             Some(other) => 2 + other,
             None => usize::from(topology.is_host(link.from)),
         },
-        // The choice among a host's switches is the same on the way there and back, and not that among what follows.
-        hash_turn: if topology.is_layered() && topology.tier(link.to) == 1 { 16 } else { 0 },
+        // The choice among a host's switches or cables is the same on the way there and back, and not that among what follows.
+        hash_turn: if topology.tier(link.to) <= 1 { 16 } else { 0 },
     };
     let routes_to = |node: NodeId, host: u32| {
         let links = scenario.routing.next_links(node, NodeId(host));
