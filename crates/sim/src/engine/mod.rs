@@ -228,7 +228,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         if !self.network.sprays() || self.flows.slots[flow as usize].pinned {
             self.network.keep_to_path(node, destination, pinned, u64::from(flow))
         } else if let Some(flowlets) = self.network.by_flowlets() {
-            let number = u64::from(self.flows.slots[flow as usize].id);
+            let number = self.flows.slots[flow as usize].id;
             self.network.flowlet((self.now, flowlets), node, (packet.to, destination, number), pinned)
         } else {
             self.network.spray(node, destination, pinned, packet.hops)
