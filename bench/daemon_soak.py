@@ -31,6 +31,8 @@ PORT, ECHO = 7411, 9000
 # A forward door for each, and the proxy.
 DOORS, PROXY = {"cubic": 9001, "bounded": 9002}, 1080
 IDLE, IDLE_SECONDS, AT_ONCE = 200, 20, 4
+# How long a connection may wait for its share of a class that one packet in twenty is lost of.
+PATIENCE_SECONDS = 300
 PIECE = 16_384
 DOWN_EVERY, DOWN_SECONDS = 60, 2
 # Of connections' descriptors, of which some are always opening or closing.
@@ -56,8 +58,8 @@ asyncio.run(main())
 def connect(door):
     """A connection to the service through a door: a forward's port, or the proxy's by SOCKS5 or by CONNECT."""
     if door in DOORS:
-        return socket.create_connection(("127.0.0.1", DOORS[door]), timeout=60)
-    connection = socket.create_connection(("127.0.0.1", PROXY), timeout=60)
+        return socket.create_connection(("127.0.0.1", DOORS[door]), timeout=PATIENCE_SECONDS)
+    connection = socket.create_connection(("127.0.0.1", PROXY), timeout=PATIENCE_SECONDS)
     if door == "socks5":
         connection.sendall(b"\x05\x01\x00")
         require(receive(connection, 2) == b"\x05\x00", "the proxy does not speak SOCKS5")
@@ -200,7 +202,7 @@ def write_files(folder, rate):
 def disturb(pliant, folder, network, over, counts, failures):
     """The link goes down, files are read again, a class is changed and states are asked for."""
     def command(end, *words):
-        said = subprocess.run([pliant, *words, "--control", folder / f"{end}.sock"], capture_output=True, text=True, timeout=60)
+        said = subprocess.run([pliant, *words, "--control", folder / f"{end}.sock"], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         if said.returncode:
             failures.append(f"{' '.join(words)} of the {end} daemon: {said.stderr.strip()}")
         counts[words[0] if words[0] == "status" else words[1]] += 1

@@ -33,10 +33,13 @@ fn catch(kept: &'static str, ends: &'static [i32], mut hangup: impl FnMut() + Se
                     hangup();
                     continue;
                 }
-                if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                if INTERRUPTED.load(Ordering::Relaxed) {
                     std::process::exit(130);
                 }
-                eprintln!("\ninterrupted: stopping{kept} (again to stop at once)");
+                // At once, and before the process can end because of it: otherwise half of the line may be all that is seen.
+                let line = format!("\ninterrupted: stopping{kept} (again to stop at once)\n");
+                eprint!("{line}");
+                INTERRUPTED.store(true, Ordering::Relaxed);
             }
         });
     }

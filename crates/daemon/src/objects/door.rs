@@ -21,12 +21,10 @@ use tokio::net::TcpStream;
 use super::asker::Asker;
 use super::image::tags;
 use super::name::{self, AskedInFolder, AskedPath};
-use super::response::{FileBody, give, text};
+use super::response::{FileBody, TOO_MANY, give, text};
 use super::{NoFile, Objects, registry};
 use crate::this_host::names_this_host;
 
-/// What a program hears for which there is no place.
-pub(super) const TOO_MANY: &str = "too many files are fetched already, by all users of this host or by this one";
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The first second, since 1970, of the year 10000, which dates in headers cannot have.

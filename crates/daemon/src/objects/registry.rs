@@ -13,11 +13,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::asker::Asker;
-use super::door::TOO_MANY;
 use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
 use super::image::name::{self, AskedPart, NameError};
 use super::image::sha256::Sha256;
-use super::response::{FileBody, full, give};
+use super::response::{FileBody, TOO_MANY, full, give};
 use super::{NoFile, Objects};
 
 /// Prefix of the paths of a registry.

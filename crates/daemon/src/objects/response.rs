@@ -15,6 +15,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use super::Objects;
 use super::range::{Asked, asked};
 
+/// What a program hears for which there is no place.
+pub(super) const TOO_MANY: &str = "too many files are fetched already, by all users of this host or by this one";
+
 /// Bytes read at once, and most pieces of them that wait for a program.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES: usize = 4;

@@ -11,7 +11,8 @@ use std::path::Path;
 use pliant_proto::rng::{FNV1A_BASIS, fnv1a_from};
 
 use super::error::OutputError;
-use super::{files, write_text};
+use super::files;
+use super::folder::write_text;
 use crate::text_file;
 
 /// How much of a point's files is looked at.

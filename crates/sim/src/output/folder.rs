@@ -1,6 +1,7 @@
 //! Output folders that appear whole or not at all.
 
 use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -130,4 +131,22 @@ fn sibling(target: &Path, role: &str) -> PathBuf {
 /// Makes the entries of folder `path` durable.
 fn sync(path: &Path) -> Result<(), OutputError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OutputError::io("write", path))
+}
+
+/// Creates the file at `path`, lets `fill` write it and makes it durable.
+pub(super) fn write_file(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), OutputError> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        fill(&mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    };
+    write().map_err(OutputError::io("write", path))
+}
+
+/// The same with a text.
+pub(super) fn write_text(path: &Path, text: &str) -> Result<(), OutputError> {
+    write_file(path, |out| out.write_all(text.as_bytes()))
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::experiment::{FigureOutcome, Size};
@@ -16,6 +16,7 @@ use crate::results::{
 };
 use crate::text_file;
 use columns::{CHUNK_ROWS, Columns, Field, IDENTITY};
+use folder::{write_file, write_text};
 use schema::Identity;
 use serde::Deserialize;
 
@@ -240,20 +241,6 @@ impl<'a> Files<'a> {
     fn series<R>(&self, file: &str, table: &Table<R>, samples: &[R]) -> Result<(), OutputError> {
         if samples.is_empty() { Ok(()) } else { self.parquet(file, table, samples) }
     }
-}
-
-/// Creates the file at `path`, lets `fill` write it and makes it durable.
-fn write_file(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), OutputError> {
-    let write = || {
-        let mut out = BufWriter::new(File::create(path)?);
-        fill(&mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
-    };
-    write().map_err(OutputError::io("write", path))
-}
-
-fn write_text(path: &Path, text: &str) -> Result<(), OutputError> {
-    write_file(path, |out| out.write_all(text.as_bytes()))
 }
 
 /// Reads a run back from its output folder: `summary.json`, `flows.parquet` or else `flows.csv`, and, where they
