@@ -139,7 +139,7 @@ impl Point {
     }
 
     /// Whether its folder holds a whole run of exactly this scenario by this version. What its files contain is compared by
-    /// [`forget_damaged`], once.
+    /// `forget_damaged`, once.
     pub fn is_finished(&self) -> bool {
         let same = text_file::read_table(&self.folder.join(files::SCENARIO)).is_ok_and(|text| text == self.text);
         let whole = same && check_point(&self.folder, CheckDepth::Lengths).is_ok();
