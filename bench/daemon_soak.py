@@ -98,6 +98,15 @@ def exchange(connection, content):
     require(connection.recv(1) == b"", "more came back than was sent")
 
 
+def is_served():
+    try:
+        with connect("cubic") as connection:
+            exchange(connection, b"?")
+        return True
+    except (OSError, ValueError):
+        return False
+
+
 class Client:
     """The programs; runs in the near host's namespace."""
 
@@ -162,6 +171,8 @@ class Client:
             time.sleep(IDLE_SECONDS)
 
     def run(self):
+        # A door resets what comes before the service listens.
+        until("the service", is_served)
         doors = [random.Random(number).choice([*DOORS, "socks5"]) for number in range(IDLE)]
         idle = {number: (door, connect(door)) for number, door in enumerate(doors)}
         threads = [threading.Thread(target=self.wake, args=(idle,))]
