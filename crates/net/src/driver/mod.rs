@@ -292,10 +292,7 @@ impl<T: Member, A: Application> Driver<T, A> {
             let Some(session) = &mut self.sessions[index] else { continue };
             session.touched = false;
             let Self { socket, endpoint, outbox, schedule, .. } = self;
-            let mut way = WayOut { socket, endpoint, outbox, schedule };
-            for direction in Direction::BOTH {
-                session.drain(self.now, direction, &mut way);
-            }
+            session.drain_all(self.now, &mut WayOut { socket, endpoint, outbox, schedule });
         }
         any
     }

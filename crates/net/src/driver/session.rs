@@ -305,17 +305,33 @@ impl<T: Member, A: Application> Session<T, A> {
         Ok(())
     }
 
-    /// Sends what a flow has to say, except for what stays in the outbox, and arms its deadline. An acknowledgement that is
-    /// withheld goes with data, so that the peer wakes up once for both.
+    /// Sends what both flows have to say, except for what stays in the outbox, and arms their deadlines.
+    #[inline]
+    pub(super) fn drain_all(&mut self, now: Instant, way: &mut WayOut<'_>) {
+        let data = self.drain_flow(now, Direction::Outgoing, None, way);
+        self.drain_incoming(now, data, way);
+    }
+
+    /// The same of one flow, and of the other if an acknowledgement goes with its data.
     #[inline]
     pub(super) fn drain(&mut self, now: Instant, direction: Direction, way: &mut WayOut<'_>) {
-        let data = self.drain_flow(now, direction, None, way);
-        if data.is_some()
+        let data = match direction {
+            Direction::Outgoing => self.drain_flow(now, direction, None, way),
+            Direction::Incoming => return self.drain_incoming(now, None, way),
+        };
+        if data.is_some() {
+            self.drain_incoming(now, data, way);
+        }
+    }
+
+    /// Sends acknowledgements. One that is withheld goes `with` data of that class, so that the peer wakes up once for both.
+    fn drain_incoming(&mut self, now: Instant, with: Option<TrafficClass>, way: &mut WayOut<'_>) {
+        if with.is_some()
             && let Some(incoming) = &mut self.incoming
         {
             incoming.timed.tell(now).handle_command(now, Command::Acknowledge);
-            self.drain_flow(now, Direction::Incoming, data, way);
         }
+        self.drain_flow(now, Direction::Incoming, with, way);
     }
 
     /// Drains one flow. Returns the class of the data that it sent last. Packets that go `with` data of their class take its ECN
@@ -571,11 +587,8 @@ mod tests {
 
         let (mut outbox, mut schedule) = (Batch::default(), Schedule::default());
         let mut endpoint = Endpoint::new(Config { keys: Keys::Plain, ..Config::default() }, [1; 32]);
-        for direction in Direction::BOTH {
-            let mut way =
-                WayOut { socket: &socket, endpoint: &mut endpoint, outbox: &mut outbox, schedule: &mut schedule };
-            session.drain(now, direction, &mut way);
-        }
+        let mut way = WayOut { socket: &socket, endpoint: &mut endpoint, outbox: &mut outbox, schedule: &mut schedule };
+        session.drain_all(now, &mut way);
         let mut arrived = 0;
         peer.receive(|_| arrived += 1).unwrap();
         assert_eq!(arrived, 0, "nothing has left before the batch");

@@ -43,12 +43,12 @@
 //! - The congestion window guards against loss on paths that do not mark
 //!   ([`weighted_fair`](crate::congestion::weighted_fair)).
 //! - With claims, the receiver follows the sources' rates and distributes a block's source symbols among them. A source
-//!   that would be done
-//!   before another gets the other's last symbols, one with each acknowledgement, and sends them instead of their owner.
-//!   Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding. A source that has sent
-//!   its share is told that nothing is needed until no source has anything left; what it lost it sends again all the same.
-//!   One and a half blocks' usual part are left alone, because a source may have that much in flight. While it receives
-//!   nothing, it asks every 5 ms.
+//!   that would be done before another gets the other's last symbols, one with each acknowledgement, and sends them
+//!   instead of their owner. Then all are done at once, almost nothing is sent twice, and a block rarely needs decoding.
+//!   A source has no more symbols of a block under way than are left to it, so it rarely needs a repair symbol. A source
+//!   that has sent its share is told that nothing is needed until no source has anything left; what it lost it sends
+//!   again all the same. One and a half blocks' usual part are left alone, because a source may have that much in flight.
+//!   While it receives nothing, it asks every 5 ms.
 
 mod config;
 mod controller;

@@ -441,7 +441,8 @@ impl PushReceiver {
         if own > 0 {
             return (own, claim);
         }
-        // It has sent its share, and the others will send theirs: it helps them out if nothing else is left to do.
+        // It has sent its share, and the others will send theirs: it helps them out if nothing else is left to do, with one more
+        // than its part in case one is lost.
         let idle = self.open.iter().all(|block| block.decoded || left(block) == 0);
         (if idle { fair + 1 } else { 0 }, claim)
     }
