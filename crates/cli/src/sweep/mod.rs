@@ -44,8 +44,9 @@ Examples:
   pliant sweep rack.toml --vary load=0.1:0.9:0.1 --seeds 20 --dask tcp://cluster:8786 --out results/loads
                                        on a cluster
 
-The same command again runs only the points that are not finished, and those of which a file is not as it was written. DIR/sweep.csv has a row for each point, traffic
-group and flow size; DIR/report.html draws them all, and `pliant report DIR/points/POINT` makes a page of one.";
+The same command again runs only the points that are not finished, and those of which a file is not as it was written.
+DIR/sweep.csv has a row for each point, traffic group and flow size; DIR/report.html draws them all, and
+`pliant report DIR/points/POINT` makes a page of one.";
 
 /// Runs a scenario at every point of a grid; finished points are not run again.
 #[derive(Args)]
