@@ -25,9 +25,10 @@ import time
 from pathlib import Path
 
 from hosts import resident_bytes, until
-from soak import ATTACKER, FAULTS, RECEIVER, SENDER, Network, memory_grown, stop_switch
+from programs import ECHO, ECHO_SERVER
+from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
 
-PORT, ECHO = 7411, 9000
+PORT = 7411
 # A forward door for each, and the proxy.
 DOORS, PROXY = {"cubic": 9001, "bounded": 9002}, 1080
 IDLE, IDLE_SECONDS, AT_ONCE = 200, 20, 4
@@ -37,23 +38,6 @@ PIECE = 16_384
 DOWN_EVERY, DOWN_SECONDS = 60, 2
 # Of connections' descriptors, of which some are always opening or closing.
 MORE_DESCRIPTORS = 16
-
-ECHO_SERVER = f"""
-import asyncio
-async def serve(reader, writer):
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-        writer.close()
-    except ConnectionError:
-        writer.close()
-async def main():
-    async with await asyncio.start_server(serve, "127.0.0.1", {ECHO}, backlog=4096) as server:
-        await server.serve_forever()
-asyncio.run(main())
-"""
-
 
 def connect(door):
     """A connection to the service through a door: a forward's port, or the proxy's by SOCKS5 or by CONNECT."""
@@ -89,12 +73,13 @@ def receive(connection, count):
 
 
 def exchange(connection, content):
-    """Sends all while it receives all."""
+    """Sends all while it receives all, and then what the service says at the end."""
     sending = threading.Thread(target=lambda: (connection.sendall(content), connection.shutdown(socket.SHUT_WR)))
     sending.start()
     back = receive(connection, len(content))
     sending.join()
     require(back == content, "other bytes came back")
+    require(receive(connection, 3) == b"end", "the service's last word did not come")
     require(connection.recv(1) == b"", "more came back than was sent")
 
 
@@ -195,12 +180,8 @@ def descriptors(pid):
         return None
 
 
-def write_files(folder, rate):
-    plan = [f'rate = "{rate}Mbit/s"', "seed = 1", 'queues = { plan = "shared" }']
-    plan += ["faults = { " + ", ".join(f"{key} = {value}" for key, value in FAULTS.items()) + " }"]
-    for number, addresses in ((1, f'"{SENDER}", "{ATTACKER}"'), (2, f'"{RECEIVER}"')):
-        plan += [f'[[port]]\ninterface = "p{number}"\naddresses = [{addresses}]\ndelay = "1ms"']
-    (folder / "plan.toml").write_text("\n".join(plan) + "\n")
+def write_files(folder, rate, seed):
+    write_plan(folder / "plan.toml", rate, seed)
     classes = "".join(f'[classes.{name}]\ntransport = "{name}"\n' for name in DOORS)
     forwards = "".join(f'[[forward]]\nlisten = "127.0.0.1:{port}"\nto = "far"\ntarget = "127.0.0.1:{ECHO}"\nclass = "{name}"\n'
                        for name, port in DOORS.items())
@@ -244,7 +225,7 @@ def main():
     arguments.add_argument("--seconds", type=float, default=3600)
     arguments.add_argument("--every", type=float, default=10, help="seconds between samples of memory")
     arguments.add_argument("--rate", type=int, default=50, help="Mbit/s of the link")
-    arguments.add_argument("--seed", type=int, default=1, help="of the requests")
+    arguments.add_argument("--seed", type=int, default=1, help="of the requests and of the switch's faults")
     arguments.add_argument("--out", type=Path, help="writes the samples and the result here, as JSON")
     arguments.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     given = arguments.parse_args()
@@ -261,12 +242,11 @@ def main():
     over = threading.Event()
     with tempfile.TemporaryDirectory(prefix="pliant-daemon-soak.") as path:
         folder = Path(path)
-        write_files(folder, given.rate)
+        write_files(folder, given.rate, given.seed)
         subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
 
         def start(name, host, *words, **more):
-            log = (folder / f"{name}.log").open("w")
-            processes[name] = subprocess.Popen(network.inside(host, *words), stderr=log, cwd=folder, **{"stdout": log, **more})
+            processes[name] = network.start(host, folder / f"{name}.log", *words, cwd=folder, **more)
             return processes[name]
 
         def log(name):

@@ -58,9 +58,23 @@ class Network:
     def inside(pid, *words):
         return ["nsenter", "--target", str(pid), "--net", *map(str, words)]
 
+    def start(self, host, log, *words, **more):
+        """A process of a host. Its output goes to the file `log`, unless `more` says another place."""
+        with log.open("w") as file:
+            return subprocess.Popen(self.inside(host, *words), **{"stdout": file, "stderr": file, **more})
+
     def close(self):
         for holder in self.holders:
             holder.kill()
+
+
+def write_plan(file, rate, seed):
+    """The plan of the switch between the two hosts, whose links have so many Mbit/s."""
+    plan = [f'rate = "{rate}Mbit/s"', f"seed = {seed}", 'queues = { plan = "shared" }']
+    plan += ["faults = { " + ", ".join(f"{key} = {value}" for key, value in FAULTS.items()) + " }"]
+    for number, addresses in ((1, f'"{SENDER}", "{ATTACKER}"'), (2, f'"{RECEIVER}"')):
+        plan += [f'[[port]]\ninterface = "p{number}"\naddresses = [{addresses}]\ndelay = "1ms"']
+    file.write_text("\n".join(plan) + "\n")
 
 
 def transports(pliant):
@@ -196,17 +210,11 @@ def main():
         folder = Path(path)
         for name in ("outgoing", "incoming"):
             (folder / name).mkdir()
-        plan = [f'rate = "{given.rate}Mbit/s"', f"seed = {given.seed}", 'queues = { plan = "shared" }']
-        plan += ["faults = { " + ", ".join(f"{key} = {value}" for key, value in FAULTS.items()) + " }"]
-        for number, addresses in ((1, f'"{SENDER}", "{ATTACKER}"'), (2, f'"{RECEIVER}"')):
-            plan += [f'[[port]]\ninterface = "p{number}"\naddresses = [{addresses}]\ndelay = "1ms"']
-        (folder / "plan.toml").write_text("\n".join(plan) + "\n")
+        write_plan(folder / "plan.toml", given.rate, given.seed)
         subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
 
         def start(name, host, *words, **more):
-            log = (folder / f"{name}.log").open("w")
-            command = network.inside(host, pliant, *words)
-            stay[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **more)
+            stay[name] = network.start(host, folder / f"{name}.log", pliant, *words, **more)
             return stay[name]
 
         key = ("--key", folder / "key", "--quiet", "--line-rate", rate)
