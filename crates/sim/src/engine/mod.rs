@@ -36,7 +36,7 @@ use pliant_proto::transport::{Command, Transport, drain};
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
 use crate::topology::{LinkId, NodeId};
-use crate::traffic::FlowSpec;
+use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 use flows::{Endpoint, Flows, Slot};
 use network::Network;
 use oracle::Oracle;
@@ -550,7 +550,7 @@ fn most_hops(setup: &Setup<'_>) -> usize {
     moved.fold(setup.routing.max_hops(), usize::max)
 }
 
-/// Writes what the send buffer has room for, and ends the stream behind the last byte.
+/// Writes what the send buffer has room for, and ends the stream behind the last byte if it has one.
 fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     let bytes = transport.send_space().min(*unwritten);
     if bytes == 0 {
@@ -558,7 +558,7 @@ fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     }
     *unwritten -= bytes;
     transport.handle_command(now, Command::Send { bytes });
-    if *unwritten == 0 {
+    if *unwritten == 0 && bytes < UNLIMITED_BYTES {
         transport.handle_command(now, Command::Finish);
     }
 }

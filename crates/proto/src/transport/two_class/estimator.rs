@@ -25,6 +25,7 @@ pub(super) struct FairRate {
     /// The virtual flow's rounds so far: its window of data is acknowledged as one.
     rounds: u64,
     round_began: Instant,
+    no_cut_before: Instant,
     /// Bytes acknowledged in this round, those of them marked, and whether any were lost.
     acked: u64,
     marked: u64,
@@ -52,7 +53,7 @@ pub(super) struct Interval {
     /// How long packets of the scavenger waited, in seconds, and whether any was marked.
     pub(super) wait: f64,
     pub(super) marked: bool,
-    /// Bytes that have yet to arrive, of those written.
+    /// Bytes that have yet to arrive, if the flow's end is known.
     pub(super) remaining: f64,
 }
 
@@ -83,6 +84,7 @@ impl FairRate {
             stretch_began: Instant::ZERO,
             rounds: 0,
             round_began: Instant::ZERO,
+            no_cut_before: Instant::ZERO,
             acked: 0,
             marked: 0,
             lost: false,
@@ -165,13 +167,16 @@ impl FairRate {
             self.window.on_ack(&AckSample { acked: self.mss.into(), unacked: self.rounds + 1, ..second });
         }
         self.rounds += 1;
-        let cause = if self.lost { Some(Cause::Loss) } else { (self.marked > 0).then_some(Cause::Ecn) };
-        if let Some(cause) = cause {
-            let (unacked, next) = (self.rounds, self.rounds);
-            self.window.on_congestion(&Congestion { now, cause, flight: cwnd, unacked, next, first: true });
+        if self.lost {
+            self.cut(now, Cause::Loss);
         }
         (self.acked, self.marked, self.lost) = (0, 0, false);
         self.round_began = now;
+    }
+
+    fn cut(&mut self, now: Instant, cause: Cause) {
+        let (flight, unacked, next) = (self.window.window(), self.rounds, self.rounds);
+        self.window.on_congestion(&Congestion { now, cause, flight, unacked, next, first: true });
     }
 
     /// The rate of the virtual flow, as of its last round.
@@ -221,6 +226,12 @@ impl CongestionControl for FairRate {
                 self.marks = self.marks.saturating_add(1);
                 self.marked_rtt += (rtt - self.marked_rtt) / f64::from(self.marks.min(MEMORY));
             }
+        }
+        // The first mark cuts at once; those of a round trip from then on are of packets that were under way (RFC 3168 section
+        // 6.1.2). A cut for each round with marks would count one stretch of them twice if it lies in two rounds.
+        if sample.ece && sample.now >= self.no_cut_before {
+            self.cut(sample.now, Cause::Ecn);
+            self.no_cut_before = sample.now.after(self.rtt);
         }
         self.lost |= sample.in_recovery;
         if self.acked > 0 && sample.now.since(self.round_began) >= self.rtt {

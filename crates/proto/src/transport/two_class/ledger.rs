@@ -14,11 +14,13 @@ pub(super) struct Ledger {
     competitors: Competitors,
     /// The true fair rate, if an experiment tells it.
     told: Option<f64>,
+    /// The fair rate of the last interval, in bytes per second.
+    fair: f64,
 }
 
 impl Ledger {
     pub(super) fn new(share: f64) -> Self {
-        Self { share, balance: 0.0, competitors: Competitors::new(), told: None }
+        Self { share, balance: 0.0, competitors: Competitors::new(), told: None, fair: 0.0 }
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
@@ -27,6 +29,11 @@ impl Ledger {
 
     pub(super) fn set_fair_rate(&mut self, rate: f64) {
         self.told = Some(rate);
+    }
+
+    /// The fair rate of the last interval, in bytes per second.
+    pub(super) fn fair(&self) -> f64 {
+        self.fair
     }
 
     /// Arrived bytes beyond the promised share.
@@ -41,6 +48,7 @@ impl Ledger {
         let trickle = config.trickle * line;
         let fair = self.competitors.fair_rate(config.marked_wait.map(Span::as_secs_f64), trickle, interval, estimate);
         let fair = self.told.unwrap_or(fair);
+        self.fair = fair;
         let aim = if self.share > 0.0 { (self.share + config.margin).min(1.0) } else { 0.0 };
         self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;
 

@@ -99,6 +99,11 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.ledger.set_fair_rate(rate);
     }
 
+    /// The flow's fair rate in bytes of payload per second, as estimated in the last interval.
+    pub fn fair_rate(&self) -> f64 {
+        self.ledger.fair()
+    }
+
     /// What to send next, lost or new, and whether it was sent before.
     #[inline]
     fn choose(&mut self) -> Option<(ByteRange, bool)> {
@@ -256,7 +261,8 @@ impl<C: CongestionControl> TwoClassSender<C> {
             scavenger_dead: self.timeouts_in_row.0 >= DEAD,
             wait: (round_trip - self.least_rtt).max(0.0),
             marked: self.scavenger.marks() > self.marks_before,
-            remaining: self.written.saturating_sub(self.acked) as f64,
+            // A flow whose end is not known earns first: without an end it would owe without end.
+            remaining: if self.finish { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
         };
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));

@@ -1,3 +1,4 @@
+mod ideal;
 mod perfect;
 
 use std::collections::{BTreeSet, VecDeque};

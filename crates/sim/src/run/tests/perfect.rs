@@ -25,6 +25,9 @@ struct World {
     rates: BTreeMap<u64, f64>,
     stale: bool,
     opened: u64,
+    /// Estimates of the fair rate after `settled`, each divided by the true rate.
+    estimates: Vec<f64>,
+    settled: Instant,
 }
 
 impl World {
@@ -48,6 +51,8 @@ impl World {
 struct Known {
     inner: AnyTransport,
     flow: u64,
+    /// The sender is told its fair rate; or else what it estimates is noted.
+    told: bool,
     world: Rc<RefCell<World>>,
 }
 
@@ -62,10 +67,15 @@ impl Transport for Known {
         self.inner.handle_command(now, command);
     }
     fn handle_timeout(&mut self, now: Instant) {
-        if let AnyTransport::TwoClassSender(sender) = &mut self.inner
-            && let Some(rate) = self.world.borrow_mut().rate(self.flow)
-        {
-            sender.set_fair_rate(rate);
+        if let AnyTransport::TwoClassSender(sender) = &mut self.inner {
+            let mut world = self.world.borrow_mut();
+            match world.rate(self.flow) {
+                Some(rate) if self.told => sender.set_fair_rate(rate),
+                Some(rate) if sender.fair_rate() > 0.0 && now >= world.settled => {
+                    world.estimates.push(sender.fair_rate() / rate);
+                }
+                _ => {}
+            }
         }
         self.inner.handle_timeout(now);
     }
@@ -93,26 +103,26 @@ impl Transport for Known {
     }
 }
 
-/// Runs with senders that know; if `knows` is false, with others.
-fn run_known(scenario: &Resolved, knows: bool) -> RunResult {
+/// Runs with senders that are told their fair rate; if `told` is false, with others, whose estimates after `settled` are noted.
+fn run_known(scenario: &Resolved, told: bool, settled: Instant) -> (RunResult, Vec<f64>) {
     let payload = Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio();
     let links = scenario.topology.links();
     let capacities = links.iter().map(|link| link.rate.bits_per_sec() as f64 / 8.0 * payload).collect();
-    let world = Rc::new(RefCell::new(World { capacities, ..World::default() }));
+    let world = Rc::new(RefCell::new(World { capacities, settled, ..World::default() }));
     let adapt = |opened: Opened<AnyTransport>, path: &[LinkId]| {
         let flow = {
             let mut world = world.borrow_mut();
             world.opened += 1;
             let flow = world.opened;
-            if knows {
-                world.open.push((flow, path.iter().map(|link| link.index()).collect()));
-                world.stale = true;
-            }
+            world.open.push((flow, path.iter().map(|link| link.index()).collect()));
+            world.stale = true;
             flow
         };
-        opened.map(|inner| Known { inner, flow, world: Rc::clone(&world) })
+        opened.map(|inner| Known { inner, flow, told, world: Rc::clone(&world) })
     };
-    run_as(scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}, adapt).unwrap().0
+    let result = run_as(scenario, NoRecorder, &AtomicBool::new(false), &mut |_| {}, adapt).unwrap().0;
+    let estimates = std::mem::take(&mut world.borrow_mut().estimates);
+    (result, estimates)
 }
 
 /// Mean and 99th percentile of the completion times of regular flows in ms, and the part of flexible flows below 0.8 of their
@@ -143,12 +153,135 @@ fn perfect_knowledge() {
     for run in runs.split(';').map(str::trim).filter(|run| !run.is_empty()) {
         let mut words = run.split_whitespace();
         let file = words.next().unwrap();
-        let (knows, file) = file.strip_prefix('!').map_or((false, file), |file| (true, file));
+        let (told, file) = file.strip_prefix('!').map_or((false, file), |file| (true, file));
         let changes: Vec<_> = words.map(|change| Override::parse("--set", change).unwrap()).collect();
         let text = std::fs::read_to_string(file).unwrap();
         let scenario = Scenario::parse(&text, Path::new(file)).and_then(|scenario| scenario.with(&changes)).unwrap();
-        let (mean, p99, below, flows) = summary(&run_known(&scenario.resolve().unwrap(), knows));
+        let (mean, p99, below, flows) = summary(&run_known(&scenario.resolve().unwrap(), told, Instant::MAX).0);
         let (first_mean, first_p99) = *first.get_or_insert((mean, p99));
         println!("{:.3} {:.3} {below:.4} of {flows}: {run}", first_mean / mean, first_p99 / p99);
     }
+}
+
+/// One link with two classes; `regular` and `flexible` flows without an end, all from hosts of their own.
+struct Beside {
+    regular: usize,
+    flexible: usize,
+    share: f64,
+    gbit_per_s: f64,
+    delay_us: f64,
+}
+
+impl Beside {
+    fn resolve(&self) -> Resolved {
+        let flows = |from: usize, count: usize| {
+            let flow =
+                |number| format!("{{ source = {}, destination = 0, start = \"{}us\" }}", 1 + number, 37 * number);
+            (from..from + count).map(flow).collect::<Vec<_>>().join(", ")
+        };
+        let Self { regular, flexible, share, gbit_per_s, delay_us } = *self;
+        let text = format!(
+            r#"
+duration = "600ms"
+warmup = "0s"
+drain = "0s"
+shares = true
+[topology]
+kind = "star"
+hosts = {hosts}
+link = {{ rate = "{gbit_per_s}Gbit/s", delay = "{delay_us}us" }}
+[queues]
+plan = "reflex"
+[transport]
+min_rto = "1ms"
+[traffic.flexible]
+kind = "flows"
+transport = "bounded-two-class"
+class = 1
+contract = {{ min_share = {share:?} }}
+flows = [{}]
+[traffic.regular]
+kind = "flows"
+transport = "dctcp"
+flows = [{}]
+"#,
+            flows(regular, flexible),
+            flows(0, regular),
+            hosts = 1 + regular + flexible,
+        );
+        Scenario::parse(&text, Path::new("beside.toml")).unwrap().resolve().unwrap()
+    }
+
+    /// The least share of its max-min fair rate that a flexible flow got, of 600 ms with the start, and the 5th, 50th and 95th
+    /// percentile of the estimates over the true rate after 200 ms.
+    fn run(&self) -> (f64, [f64; 3]) {
+        let (result, mut estimates) = run_known(&self.resolve(), false, Instant::ZERO.after(Span::from_ms(200)));
+        let mut marks = BTreeMap::<u32, u64>::new();
+        result.ports.iter().for_each(|queue| *marks.entry(queue.port).or_default() += queue.counters.marked_packets);
+        let (all, most) = (marks.values().sum::<u64>(), marks.values().copied().max().unwrap());
+        assert!(most as f64 >= 0.95 * all as f64, "{self}: more than one congested port, {marks:?}");
+        let flexible = result.groups.iter().position(|group| group.name == "flexible").unwrap() as u16;
+        let shares = result.flows.iter().filter(|flow| flow.group == flexible).filter_map(|flow| flow.fair_share.get());
+        let least = shares.fold(f64::INFINITY, f64::min);
+        estimates.sort_by(f64::total_cmp);
+        let percentiles = [0.05, 0.5, 0.95].map(|part| estimates[(part * (estimates.len() - 1) as f64) as usize]);
+        println!("{self}: least share {least:.2}; estimates over the true rate {percentiles:.2?}");
+        (least, percentiles)
+    }
+}
+
+impl std::fmt::Display for Beside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { regular, flexible, share, gbit_per_s, delay_us } = self;
+        write!(f, "{flexible} flows, promised {share:.2}, beside {regular}, {gbit_per_s} Gbit/s, {delay_us} us")
+    }
+}
+
+/// The promise beside 1 to 64 flows that do not give way, among 1 to 64 that do, where the assumptions of docs/bounded.md hold: one
+/// congested queue, one marking threshold, flows that give way alike, a line whose rate is told. The first is checked: one port
+/// has 95 % of the marks. The others hold by the scenario. A half is kept in every cell, 0.8 in all but three, and there five
+/// sixths of it.
+///
+/// The estimate of the fair rate is nine times in ten between 0.25 and 4.6 times the true rate where that is at least two trickles of
+/// the guarantee, which are a hundredth of the line each and more than the fair rate beside more flows.
+#[test]
+fn the_promise_is_kept_beside_flows_without_an_end() {
+    for share in [0.5, 0.8] {
+        for regular in [1, 4, 16, 64] {
+            for flexible in [1, 4, 16, 64] {
+                let beside = Beside { regular, flexible, share, gbit_per_s: 10.0, delay_us: 2.0 };
+                let (least, [low, median, high]) = beside.run();
+                let missed = share == 0.8 && [(1, 1), (1, 16), (4, 16)].contains(&(regular, flexible));
+                assert!(least >= if missed { 0.83 * share } else { share }, "{beside}: {least}");
+                if regular + flexible <= 50 && (regular, flexible) != (16, 1) {
+                    assert!(
+                        low > 0.25 && high < 4.6 && (0.75..1.5).contains(&median),
+                        "{beside}: {low}, {median}, {high}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The same in random networks: it is kept in 15 of 20, and in the others nine tenths of it, or eight where the line is slow and
+/// the first of the 600 ms weigh most.
+#[test]
+fn the_promise_is_kept_in_random_networks() {
+    let mut kept = 0;
+    for seed in 0..20 {
+        let mut random = Stream::named(seed, "networks");
+        let mut between = |least: f64, most: f64| least * (most / least).powf(random.unit());
+        let beside = Beside {
+            regular: between(1.0, 33.0) as usize,
+            flexible: between(1.0, 33.0) as usize,
+            share: (between(0.2, 0.8) * 100.0).round() / 100.0,
+            gbit_per_s: between(1.0, 41.0).floor(),
+            delay_us: between(1.0, 20.0).round(),
+        };
+        let (least, _) = beside.run();
+        kept += u32::from(least >= beside.share);
+        assert!(least >= if beside.gbit_per_s < 3.0 { 0.8 } else { 0.9 } * beside.share, "{beside}: {least}");
+    }
+    assert!(kept >= 15, "{kept} of 20");
 }
