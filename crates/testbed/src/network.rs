@@ -88,6 +88,13 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             let key = format!("traffic.{}.kind", group.name);
             return refuse(key, "the testbed starts flows at times that are known before");
         }
+        if group.bundle {
+            let key = format!("traffic.{}.bundle", group.name);
+            return refuse(
+                key,
+                "bundles exist in the simulator only: a testbed gives each flow a connection of its own",
+            );
+        }
         let key = format!("traffic.{}.transport", group.name);
         let facts = group.transport.facts();
         if on_loopback && facts.kernel.is_some() {
