@@ -25,7 +25,7 @@ pub(super) fn key_of(spec: &FlowSpec) -> BundleKey {
 }
 
 /// A flow of a bundle.
-pub(super) struct Member {
+pub(super) struct BundledFlow {
     pub(super) spec: FlowSpec,
     pub(super) ideal_fct: Span,
     /// The object that it brings a part of.
@@ -40,7 +40,7 @@ pub(super) struct Member {
     pub(super) received: Option<Instant>,
 }
 
-impl Member {
+impl BundledFlow {
     /// A flow that starts.
     pub(super) fn new(spec: FlowSpec, ideal_fct: Span, object: Option<ObjectPart>) -> Self {
         Self { spec, ideal_fct, object, unwritten: spec.bytes, delivered: 0, released: 0, received: None }
@@ -62,7 +62,7 @@ struct Piece {
 pub(super) struct Bundle {
     segment: u64,
     /// By the flows' numbers.
-    members: BTreeMap<u64, Member>,
+    members: BTreeMap<u64, BundledFlow>,
     /// Members with bytes that are not in the stream yet, in the order of their turns.
     turns: VecDeque<u64>,
     /// Those stretches that the sender may have to send again, or may not know to be delivered.
@@ -96,7 +96,7 @@ impl Bundle {
     }
 
     /// A flow starts. Its first turn comes after those of all others.
-    pub(super) fn join(&mut self, number: u64, member: Member) {
+    pub(super) fn join(&mut self, number: u64, member: BundledFlow) {
         self.members.insert(number, member);
         self.turns.push_back(number);
     }
@@ -170,14 +170,14 @@ impl Bundle {
     }
 
     /// Takes a member that is over, and its number.
-    pub(super) fn take_over(&mut self) -> Option<(u64, Member)> {
+    pub(super) fn take_over(&mut self) -> Option<(u64, BundledFlow)> {
         let number = self.over.pop()?;
         let member = self.members.remove(&number).expect("a member is over once");
         Some((number, member))
     }
 
     /// Takes the first of the members, over or not.
-    pub(super) fn take_first(&mut self) -> Option<(u64, Member)> {
+    pub(super) fn take_first(&mut self) -> Option<(u64, BundledFlow)> {
         self.members.pop_first()
     }
 

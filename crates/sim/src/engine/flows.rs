@@ -10,7 +10,7 @@ use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport, WindowState};
 
-use super::bundle::{Bundle, BundleKey, Member, key_of};
+use super::bundle::{Bundle, BundleKey, BundledFlow, key_of};
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
 use crate::results::{FlowEnd, FlowRow, ObjectPart};
@@ -287,7 +287,7 @@ impl<'a, T: Transport> Flows<'a, T> {
     /// Lets a flow join its bundle, which is opened on `path` if there is none yet; returns the initiator of the bundle.
     pub(super) fn join(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
         let opened = (self.open)(&spec, path);
-        let member = Member::new(spec, opened.ideal_fct, opened.object);
+        let member = BundledFlow::new(spec, opened.ideal_fct, opened.object);
         let initiator = match self.bundle_of(&spec) {
             Some(slot) => EndpointId::new(slot, Side::Initiator),
             None => {
@@ -446,7 +446,7 @@ impl<'a, T: Transport> Flows<'a, T> {
     }
 
     /// A row has what was counted for its bundle since the row before it, so that sums over rows are those of the bundle.
-    fn row_of_member(&mut self, flow: u32, number: u64, member: &Member) -> FlowRow {
+    fn row_of_member(&mut self, flow: u32, number: u64, member: &BundledFlow) -> FlowRow {
         let (sender, receiver) = self.statistics(flow);
         let Slot { group, drops, .. } = self.slots[flow as usize];
         let told = self.bundle(flow).map(|bundle| bundle.tell(sender, receiver, drops));
