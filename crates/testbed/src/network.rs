@@ -217,6 +217,16 @@ mod tests {
         Scenario::parse(text, Path::new("t.toml")).unwrap().resolve().unwrap()
     }
 
+    /// A bundle is refused by its key.
+    #[test]
+    fn bundles_are_refused_by_name() {
+        let mut scenario = dumbbell();
+        assert!(check(&scenario, false, Mode::Fidelity).is_ok());
+        scenario.groups[0].bundle = true;
+        let why = check(&scenario, false, Mode::Fidelity).unwrap_err().to_string();
+        assert!(why.contains("traffic.a.bundle") && why.contains("in the simulator only"), "{why}");
+    }
+
     /// Following the switch's links from any host to any other ends there, over three links between the sides and two
     /// within one.
     #[test]

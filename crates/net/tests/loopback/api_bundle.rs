@@ -27,9 +27,7 @@ fn pair(settings: &Settings, contract: &Contract) -> (Node, Node, Bundle, Bundle
 
 /// What stream `number` carries: none alike, from nothing to more than its window.
 fn of_stream(number: usize) -> Vec<u8> {
-    let mut bytes = content(number * number * 50);
-    bytes.iter_mut().for_each(|byte| *byte ^= number as u8);
-    bytes
+    content(number * number * 50).into_iter().map(|byte| byte ^ number as u8).collect()
 }
 
 /// 64 streams at once, plain and encrypted: each side reads what the other wrote, byte for byte, then the end. All go by one
@@ -48,8 +46,8 @@ fn sixty_four_streams_carry_both_ways() {
                         let mut got = Vec::new();
                         stream.read_to_end(&mut got).unwrap();
                         assert!(got == of_stream(number[0].into()), "{} bytes of stream {}", got.len(), number[0]);
-                        got.iter_mut().for_each(|byte| *byte ^= 0xff);
-                        stream.write_all(&got).unwrap();
+                        let back: Vec<u8> = got.iter().map(|byte| byte ^ 0xff).collect();
+                        stream.write_all(&back).unwrap();
                         stream.finish().unwrap();
                     });
                 }
@@ -145,7 +143,9 @@ fn a_stream_that_is_dropped_unfinished_is_reset() {
 fn a_closed_bundle_ends_all_its_streams() {
     let (_near, _far, called, accepted) = pair(&encrypted(settings()), &Contract::default());
     let near: Vec<_> = (0..8).map(|_| called.open_blocking().unwrap()).collect();
-    near.iter().for_each(|mut stream| stream.write_all(b"x").unwrap());
+    for mut stream in &near {
+        stream.write_all(b"x").unwrap();
+    }
     let far: Vec<_> = (0..8).map(|_| accepted.accept_blocking().unwrap()).collect();
     thread::scope(|scope| {
         let waits = |mut stream: &pliant_net::api::blocking::Stream| {
@@ -190,7 +190,9 @@ fn the_contract_of_a_bundle_changes_where_it_can() {
             accepted.accept_blocking().unwrap().read_to_end(&mut got).unwrap();
             assert!(got == *bytes);
         }
-        writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        for writer in writers {
+            writer.join().unwrap().unwrap();
+        }
         for refused in [Contract { min_delivery: 0.5, ..fast }, Contract { weight: 2.0, ..fast }] {
             assert_eq!(called.set_contract(&refused).unwrap_err().kind(), ErrorKind::InvalidInput);
         }

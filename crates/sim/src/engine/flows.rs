@@ -288,31 +288,32 @@ impl<'a, T: Transport> Flows<'a, T> {
     pub(super) fn join(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
         let opened = (self.open)(&spec, path);
         let member = BundledFlow::new(spec, opened.ideal_fct, opened.object);
-        let initiator = match self.bundle_of(&spec) {
-            Some(slot) => EndpointId::new(slot, Side::Initiator),
-            None => {
-                let slot = Slot {
-                    in_flight: 0,
-                    drops: 0,
-                    delivered_bytes: 0,
-                    unwritten: 0,
-                    received: None,
-                    finished: false,
-                    group: opened.group,
-                    pinned: opened.pinned,
-                    content: Content::Bundle(Box::new(Bundle::new(self.segment))),
-                    id,
-                    object: None,
-                    push: None,
-                    spec: FlowSpec { again: None, ..spec },
-                    ideal_fct: opened.ideal_fct,
-                };
-                let initiator = self.place(slot, (opened.initiator, opened.responder), path);
-                self.bundles.insert(key_of(&spec), initiator.flow());
-                initiator
-            }
-        };
+        let known = self.bundle_of(&spec).map(|slot| EndpointId::new(slot, Side::Initiator));
+        let initiator = known.unwrap_or_else(|| self.open_bundle(id, spec, opened, path));
         self.bundle(initiator.flow()).expect("the slot is a bundle's").join(id, member);
+        initiator
+    }
+
+    /// Opens the bundle of a flow that is the first of it.
+    fn open_bundle(&mut self, id: u64, spec: FlowSpec, opened: Opened<T>, path: &[LinkId]) -> EndpointId {
+        let slot = Slot {
+            in_flight: 0,
+            drops: 0,
+            delivered_bytes: 0,
+            unwritten: 0,
+            received: None,
+            finished: false,
+            group: opened.group,
+            pinned: opened.pinned,
+            content: Content::Bundle(Box::new(Bundle::new(self.segment))),
+            id,
+            object: None,
+            push: None,
+            spec: FlowSpec { again: None, ..spec },
+            ideal_fct: opened.ideal_fct,
+        };
+        let initiator = self.place(slot, (opened.initiator, opened.responder), path);
+        self.bundles.insert(key_of(&spec), initiator.flow());
         initiator
     }
 
