@@ -1,7 +1,8 @@
 /* Pliant's connections for C.
  *
- * A node is a socket with a thread of its own; a stream is an encrypted byte stream both ways. Calls wait. A node may be
- * used by several threads, a stream by one that sends and one that receives. Calls return a negative pliant_error on
+ * A node is a socket with a thread of its own; a stream is an encrypted byte stream both ways; a bundle has many streams
+ * that share one flow. Calls wait. A node and a bundle may be used by several threads, a stream by one that sends and one
+ * that receives. Calls return a negative pliant_error on
  * failure, or NULL; pliant_last_error() tells in words what failed last in this thread.
  */
 #ifndef PLIANT_H
@@ -16,6 +17,7 @@ extern "C" {
 
 typedef struct pliant_node pliant_node;
 typedef struct pliant_stream pliant_stream;
+typedef struct pliant_bundle pliant_bundle;
 
 typedef enum pliant_error {
     PLIANT_INVALID = -1,  /* an argument, a key file, a contract that the transport does not honour */
@@ -74,6 +76,33 @@ int pliant_finish(pliant_stream *stream);
 
 /* Closes and frees a stream. */
 void pliant_close(pliant_stream *stream);
+
+/* Calls address for a bundle: streams to one peer that share one flow, so that all of them together take what one stream
+ * takes. contract is that of their sum, and NULL stands for the node's. */
+pliant_bundle *pliant_bundle_connect(pliant_node *node, const char *address, const pliant_contract *contract);
+
+/* Waits for the next bundle that a peer opens. This side sends under the node's contract. Fails as pliant_accept does. */
+pliant_bundle *pliant_bundle_accept(pliant_node *node);
+
+/* Opens a stream of the bundle, without waiting. It is used and closed as any other. A peer takes 1024 at a time. Closed
+ * before pliant_finish it is cut off, and the peer hears PLIANT_RESET, unless it was read to its end and nothing was sent.
+ * It has no contract of its own, and its report is the bundle's. */
+pliant_stream *pliant_bundle_open_stream(pliant_bundle *bundle);
+
+/* Waits for the next stream that the peer opens in the bundle. */
+pliant_stream *pliant_bundle_accept_stream(pliant_bundle *bundle);
+
+/* Changes the contract of all streams together, as pliant_set_contract does of one. */
+int pliant_bundle_set_contract(pliant_bundle *bundle, const pliant_contract *contract);
+
+/* The counts of all streams together. */
+int pliant_bundle_get_report(const pliant_bundle *bundle, pliant_report *report);
+
+/* Ends the bundle at once: its streams fail with PLIANT_RESET, at both sides, but for what has come. 0 or an error. */
+int pliant_bundle_close(pliant_bundle *bundle);
+
+/* Frees a bundle; its streams live on. It ends with the last of them, once the peer has what was finished. */
+void pliant_bundle_free(pliant_bundle *bundle);
 
 /* What failed last in this thread; valid until the next failure. Never NULL. */
 const char *pliant_last_error(void);

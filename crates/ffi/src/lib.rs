@@ -10,8 +10,8 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Mutex;
 
-use pliant_net::api::Settings;
 use pliant_net::api::blocking::{Node, Stream};
+use pliant_net::api::{Bundle, Report, Settings};
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_proto::contract::Contract;
@@ -26,6 +26,12 @@ const FAILED: c_int = -5;
 /// A node. Its contract is that of its streams.
 pub struct PliantNode {
     node: Node,
+    contract: Contract,
+}
+
+/// A bundle, which several threads may use.
+pub struct PliantBundle {
+    bundle: Bundle,
 }
 
 /// A stream: one thread may send while another receives.
@@ -140,15 +146,15 @@ pub unsafe extern "C" fn pliant_node_new(
                 Some(file) => Keys::read(Path::new(file)).map_err(|error| invalid(error.to_string()))?,
                 None => Keys::Plain,
             };
-            let mut flow =
-                FlowSettings { contract: of.copied().map(contract).unwrap_or_default(), ..FlowSettings::default() };
+            let contract = of.copied().map(contract).unwrap_or_default();
+            let mut flow = FlowSettings { contract, ..FlowSettings::default() };
             if let Some(name) = transport {
                 flow.transport =
                     name.parse().map_err(|error: String| invalid(format!("{name} is no transport; {error}")))?;
             }
             let settings = Settings { flow, keys, ..Settings::default() };
             let node = if accepts == 0 { Node::client(at, settings) } else { Node::bind(at, settings) }?;
-            Ok(hand_out(PliantNode { node }))
+            Ok(hand_out(PliantNode { node, contract }))
         },
     )
 }
@@ -308,6 +314,25 @@ pub unsafe extern "C" fn pliant_set_contract(stream: *mut PliantStream, to: *con
     )
 }
 
+/// # Safety
+/// `into` points to room for a report or is null.
+unsafe fn write_report(report: &Report, into: *mut PliantReport) -> io::Result<()> {
+    if into.is_null() {
+        return Err(invalid("NULL"));
+    }
+    let sender = &report.sender;
+    let value = PliantReport {
+        bytes_sent: sender.bytes_sent,
+        retransmissions: sender.retransmissions,
+        timeouts: sender.timeouts,
+        marks: sender.marks,
+        low_bytes: sender.policy.low_bytes,
+    };
+    // SAFETY: not null, and the caller vouches for the room.
+    unsafe { into.write(value) };
+    Ok(())
+}
+
 /// See the header.
 ///
 /// # Safety
@@ -317,20 +342,8 @@ pub unsafe extern "C" fn pliant_get_report(stream: *const PliantStream, report: 
     guard(
         |code| code,
         || {
-            // SAFETY: the caller vouches for it.
-            let sender = unsafe { given(stream) }?.stream.report().sender;
-            if report.is_null() {
-                return Err(invalid("NULL"));
-            }
-            let value = PliantReport {
-                bytes_sent: sender.bytes_sent,
-                retransmissions: sender.retransmissions,
-                timeouts: sender.timeouts,
-                marks: sender.marks,
-                low_bytes: sender.policy.low_bytes,
-            };
-            // SAFETY: not null, and the caller vouches for the room.
-            unsafe { report.write(value) };
+            // SAFETY: the caller vouches for both.
+            unsafe { write_report(&given(stream)?.stream.report(), report) }?;
             Ok(0)
         },
     )
@@ -362,6 +375,122 @@ pub unsafe extern "C" fn pliant_finish(stream: *mut PliantStream) -> c_int {
 pub unsafe extern "C" fn pliant_close(stream: *mut PliantStream) {
     // SAFETY: the caller vouches for it.
     unsafe { take_back(stream) };
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] or null, `to` a C string or null; `of` is null or points to a contract.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_connect(
+    node: *mut PliantNode,
+    to: *const c_char,
+    of: *const PliantContract,
+) -> *mut PliantBundle {
+    guard(
+        |_| ptr::null_mut(),
+        || {
+            // SAFETY: the caller vouches for its pointers and its string.
+            let (node, to, of) = unsafe { (given(node)?, address(to)?, of.as_ref()) };
+            let contract = of.copied().map_or(node.contract, contract);
+            Ok(hand_out(PliantBundle { bundle: node.node.connect_bundle(to, &contract)? }))
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `node` is a node of [`pliant_node_new`] or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_accept(node: *mut PliantNode) -> *mut PliantBundle {
+    // SAFETY: the caller vouches for it.
+    guard(|_| ptr::null_mut(), || Ok(hand_out(PliantBundle { bundle: unsafe { given(node) }?.node.accept_bundle()? })))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_open_stream(bundle: *mut PliantBundle) -> *mut PliantStream {
+    guard(
+        |_| ptr::null_mut(),
+        // SAFETY: the caller vouches for it.
+        || Ok(hand_out(PliantStream::new(unsafe { given(bundle) }?.bundle.open_blocking()?))),
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_accept_stream(bundle: *mut PliantBundle) -> *mut PliantStream {
+    guard(
+        |_| ptr::null_mut(),
+        // SAFETY: the caller vouches for it.
+        || Ok(hand_out(PliantStream::new(unsafe { given(bundle) }?.bundle.accept_blocking()?))),
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null, `to` points to a contract or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_set_contract(bundle: *mut PliantBundle, to: *const PliantContract) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for both.
+            let (bundle, to) = unsafe { (given(bundle)?, given(to)?) };
+            bundle.bundle.set_contract(&contract(*to))?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null, `report` points to room for a report or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_get_report(bundle: *const PliantBundle, report: *mut PliantReport) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for both.
+            unsafe { write_report(&given(bundle)?.bundle.report(), report) }?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_close(bundle: *mut PliantBundle) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it.
+            unsafe { given(bundle) }?.bundle.close();
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed and that nobody uses any more, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_free(bundle: *mut PliantBundle) {
+    // SAFETY: the caller vouches for it.
+    unsafe { take_back(bundle) };
 }
 
 /// See the header.

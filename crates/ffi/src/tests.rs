@@ -15,7 +15,7 @@ fn last_error() -> String {
 fn null_is_an_error_everywhere() {
     let (mut report, contract) = (0u64, PliantContract { min_share: 1.0, weight: 1.0, min_rate: 0, max_rate: 0 });
     let (stream, node) = (ptr::null_mut::<PliantStream>(), ptr::null_mut::<PliantNode>());
-    let to = c"127.0.0.1:1".as_ptr();
+    let (to, bundle) = (c"127.0.0.1:1".as_ptr(), ptr::null_mut::<PliantBundle>());
     // SAFETY: NULL is allowed everywhere.
     unsafe {
         let codes = [
@@ -26,13 +26,19 @@ fn null_is_an_error_everywhere() {
             pliant_set_contract(stream, &raw const contract),
             pliant_get_report(stream, ptr::null_mut()),
             pliant_finish(stream),
+            pliant_bundle_set_contract(bundle, &raw const contract),
+            pliant_bundle_get_report(bundle, ptr::null_mut()),
+            pliant_bundle_close(bundle),
         ];
-        assert_eq!(codes, [INVALID; 7]);
+        assert_eq!(codes, [INVALID; 10]);
         assert_eq!(last_error(), "NULL");
         assert!(pliant_connect(node, to).is_null() && pliant_accept(node).is_null());
+        assert!(pliant_bundle_connect(node, to, &raw const contract).is_null() && pliant_bundle_accept(node).is_null());
+        assert!(pliant_bundle_open_stream(bundle).is_null() && pliant_bundle_accept_stream(bundle).is_null());
         assert!(pliant_node_new(ptr::null(), ptr::null(), ptr::null(), ptr::null(), 0).is_null());
         assert_eq!(last_error(), "an address is needed");
         pliant_close(stream);
+        pliant_bundle_free(bundle);
         pliant_node_free(node);
     }
     assert_eq!(last_error(), "an address is needed");
@@ -62,8 +68,10 @@ fn a_node_that_does_not_listen_accepts_nothing() {
     // SAFETY: a C string and NULL; the node is freed once.
     unsafe {
         let node = pliant_node_new(c"127.0.0.1:0".as_ptr(), ptr::null(), ptr::null(), ptr::null(), 0);
-        assert!(!node.is_null() && pliant_accept(node).is_null());
-        assert_eq!(last_error(), "this node only calls others: accept needs a node that listens");
+        for accept in [|node| pliant_accept(node).is_null(), |node| pliant_bundle_accept(node).is_null()] {
+            assert!(!node.is_null() && accept(node));
+            assert_eq!(last_error(), "this node only calls others: accept needs a node that listens");
+        }
         pliant_node_free(node);
     }
 }

@@ -1,4 +1,4 @@
-//! The C example is built against the header and the library, and runs.
+//! The C examples are built against the header and the library, and run.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,34 +12,39 @@ fn library() -> PathBuf {
     found.expect("cargo builds the library before its tests").parent().unwrap().to_owned()
 }
 
-/// The example compiles without a warning, and moves two megabytes there and back, plain and encrypted.
+/// Each example compiles without a warning and runs, plain and encrypted: megabytes go there and back, in one stream and in
+/// the streams of a bundle.
 #[test]
-fn the_c_example_builds_and_runs() {
+fn the_c_examples_build_and_run() {
     if Command::new("cc").arg("--version").output().is_err() {
         eprintln!("skipped: there is no C compiler `cc` here");
         return;
     }
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = tempfile::tempdir().unwrap();
-    let (program, library) = (directory.path().join("echo"), library());
-    let built = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(home.join("include"))
-        .arg(home.join("examples/echo.c"))
-        .arg("-L")
-        .arg(&library)
-        .args(["-lpliant", "-lpthread", "-o"])
-        .arg(&program)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let key = directory.path().join("key");
     std::fs::write(&key, format!("preshared {}\n", "5a".repeat(32))).unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    for arguments in [vec![], vec![key]] {
-        let run = Command::new(&program).args(&arguments).env("LD_LIBRARY_PATH", &library).output().unwrap();
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-        assert_eq!(String::from_utf8_lossy(&run.stdout), "2000000 bytes there and back\n");
+    for (example, says) in
+        [("echo", "2000000 bytes there and back\n"), ("bundle", "64 streams, 1280000 bytes there and back\n")]
+    {
+        let (program, library) = (directory.path().join(example), library());
+        let built = Command::new("cc")
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"])
+            .arg(home.join("include"))
+            .arg(home.join("examples").join(example).with_extension("c"))
+            .arg("-L")
+            .arg(&library)
+            .args(["-lpliant", "-lpthread", "-o"])
+            .arg(&program)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        for arguments in [vec![], vec![&key]] {
+            let run = Command::new(&program).args(&arguments).env("LD_LIBRARY_PATH", &library).output().unwrap();
+            assert!(run.status.success(), "{example}: {}", String::from_utf8_lossy(&run.stderr));
+            assert_eq!(String::from_utf8_lossy(&run.stdout), says);
+        }
     }
 }
 

@@ -104,8 +104,8 @@ pub fn settings_page() -> String {
 pub fn transports_page() -> String {
     let mut page = String::from(
         "# Transports\n\nThis page is made from the declarations in the code; a test holds it to them. A traffic group names \
-         its transport by `transport = \"NAME\"`.\n\n| name | what it is | honours of the contract | with `reflex` | tables of \
-         [settings](settings.md) |\n|---|---|---|---|---|\n",
+         its transport by `transport = \"NAME\"`.\n\n| name | what it is | honours of the contract | with `reflex` | [bundles](../scenario.md#bundles) | tables of \
+         [settings](settings.md) |\n|---|---|---|---|---|---|\n",
     );
     for transport in TransportName::all_built_in() {
         let honours: Vec<String> = transport.honours().iter().map(|field| format!("`{field}`")).collect();
@@ -119,9 +119,10 @@ pub fn transports_page() -> String {
         tables.extend(traits.bends.then_some("reflex"));
         tables.extend(traits.pauses.then_some(CROSS_QUEUE_TABLE));
         let links: Vec<String> = tables.iter().map(|table| format!("`{table}`")).collect();
-        let (name, description) = (transport.name(), transport.description());
+        let (name, description, honours) = (transport.name(), transport.description(), honours.join(", "));
+        let bundles = if traits.bundles { "yes" } else { "" };
         let _ =
-            writeln!(page, "| `{name}` | {description} | {} | {reflex} | {} |", honours.join(", "), links.join(", "));
+            writeln!(page, "| `{name}` | {description} | {honours} | {reflex} | {bundles} | {} |", links.join(", "));
     }
     page
 }

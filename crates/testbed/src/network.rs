@@ -88,6 +88,13 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             let key = format!("traffic.{}.kind", group.name);
             return refuse(key, "the testbed starts flows at times that are known before");
         }
+        if group.bundle {
+            let key = format!("traffic.{}.bundle", group.name);
+            return refuse(
+                key,
+                "bundles exist in the simulator only: a testbed gives each flow a connection of its own",
+            );
+        }
         let key = format!("traffic.{}.transport", group.name);
         let facts = group.transport.facts();
         if on_loopback && facts.kernel.is_some() {
@@ -208,6 +215,16 @@ mod tests {
             flows = [{ source = 0, destination = 2 }]
         "#;
         Scenario::parse(text, Path::new("t.toml")).unwrap().resolve().unwrap()
+    }
+
+    /// A bundle is refused by its key.
+    #[test]
+    fn bundles_are_refused_by_name() {
+        let mut scenario = dumbbell();
+        assert!(check(&scenario, false, Mode::Fidelity).is_ok());
+        scenario.groups[0].bundle = true;
+        let why = check(&scenario, false, Mode::Fidelity).unwrap_err().to_string();
+        assert!(why.contains("traffic.a.bundle") && why.contains("in the simulator only"), "{why}");
     }
 
     /// Following the switch's links from any host to any other ends there, over three links between the sides and two

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::task::Waker;
 
 use pliant_proto::time::{Instant, Span};
 
-use super::buffers::SharedConnection;
 use crate::connection::source_of;
 
 /// Connections of one kind that wait; more are refused. Streams do not take the places of messages: many programs accept
@@ -18,23 +16,28 @@ const PLACES_PER_ADDRESS: usize = PLACES / 4;
 /// A connection that nobody accepts in this time is closed.
 const ACCEPTED_WITHIN: Span = Span::from_secs(30);
 
-/// Connections that wait to be accepted, in the order in which they came, and who waits for one.
-#[derive(Default)]
-pub(super) struct Backlog {
-    waiting: VecDeque<Waiting>,
+/// Connections `C` that wait to be accepted, in the order in which they came, and who waits for one.
+pub(super) struct Backlog<C> {
+    waiting: VecDeque<Waiting<C>>,
     /// By the number of whoever waits.
     wakers: BTreeMap<u64, Waker>,
     next_accept: u64,
 }
 
-struct Waiting {
-    connection: Arc<SharedConnection>,
+struct Waiting<C> {
+    connection: C,
     messages: bool,
     source: IpAddr,
     since: Instant,
 }
 
-impl Backlog {
+impl<C> Default for Backlog<C> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), wakers: BTreeMap::new(), next_accept: 0 }
+    }
+}
+
+impl<C> Backlog<C> {
     /// Whether another connection of this kind from `address` must be refused.
     pub(super) fn is_full(&self, messages: bool, address: IpAddr) -> bool {
         let source = source_of(address);
@@ -44,13 +47,7 @@ impl Backlog {
     }
 
     /// Lets a connection from `address` wait. False if there is no room.
-    pub(super) fn add(
-        &mut self,
-        now: Instant,
-        connection: Arc<SharedConnection>,
-        messages: bool,
-        address: IpAddr,
-    ) -> bool {
+    pub(super) fn add(&mut self, now: Instant, connection: C, messages: bool, address: IpAddr) -> bool {
         if self.is_full(messages, address) {
             return false;
         }
@@ -60,24 +57,24 @@ impl Backlog {
     }
 
     /// The connection of this kind that has waited longest.
-    pub(super) fn take(&mut self, messages: bool) -> Option<Arc<SharedConnection>> {
+    pub(super) fn take(&mut self, messages: bool) -> Option<C> {
         let at = self.waiting.iter().position(|waiting| waiting.messages == messages)?;
         Some(self.waiting.remove(at)?.connection)
     }
 
     /// The next connection that has waited too long at `now`.
-    pub(super) fn take_overdue(&mut self, now: Instant) -> Option<Arc<SharedConnection>> {
+    pub(super) fn take_overdue(&mut self, now: Instant) -> Option<C> {
         let overdue = self.waiting.front().is_some_and(|first| now.since(first.since) >= ACCEPTED_WITHIN);
         overdue.then(|| self.waiting.pop_front()).flatten().map(|waiting| waiting.connection)
     }
 
     /// Takes all that wait.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Arc<SharedConnection>> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = C> {
         self.waiting.drain(..).map(|waiting| waiting.connection)
     }
 
     /// All that wait.
-    pub(super) fn connections(&self) -> impl Iterator<Item = &Arc<SharedConnection>> {
+    pub(super) fn connections(&self) -> impl Iterator<Item = &C> {
         self.waiting.iter().map(|waiting| &waiting.connection)
     }
 
@@ -113,9 +110,12 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
 
-    fn add(backlog: &mut Backlog, seconds: u64, messages: bool, address: u8) -> bool {
+    use super::*;
+    use crate::api::buffers::SharedConnection;
+
+    fn add(backlog: &mut Backlog<Arc<SharedConnection>>, seconds: u64, messages: bool, address: u8) -> bool {
         let connection = Arc::new(SharedConnection::new(([10, 0, 0, address], 9).into(), 10, messages));
         let now = Instant::ZERO.after(Span::from_secs(seconds));
         backlog.add(now, connection, messages, [10, 0, 0, address].into())
@@ -140,7 +140,7 @@ mod tests {
     fn a_place_is_not_held_for_ever() {
         let mut backlog = Backlog::default();
         (0..3).for_each(|seconds| assert!(add(&mut backlog, seconds * 10, true, 1)));
-        let overdue = |backlog: &mut Backlog, seconds| {
+        let overdue = |backlog: &mut Backlog<_>, seconds| {
             let now = Instant::ZERO.after(Span::from_secs(seconds));
             std::iter::from_fn(|| backlog.take_overdue(now)).count()
         };

@@ -12,6 +12,7 @@ use pliant_proto::contract::Contract;
 use pliant_proto::transport::atp::SizeClass;
 use tokio::io::ReadBuf;
 
+use super::bundle::Bundle;
 use super::messages::{MessageReceiver, MessageSender};
 use super::report::Report;
 use super::{node, stream};
@@ -64,6 +65,16 @@ impl Node {
     /// The next byte stream that somebody opens.
     pub fn accept(&self) -> io::Result<Stream> {
         block_on(self.0.accept()).map(Stream)
+    }
+
+    /// See [`super::Node::connect_bundle`].
+    pub fn connect_bundle(&self, to: SocketAddr, contract: &Contract) -> io::Result<Bundle> {
+        block_on(self.0.connect_bundle(to, contract))
+    }
+
+    /// The next bundle that somebody opens.
+    pub fn accept_bundle(&self) -> io::Result<Bundle> {
+        block_on(self.0.accept_bundle())
     }
 
     /// Calls `to` for messages.
@@ -129,6 +140,18 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Bundle {
+    /// [`open`](Self::open) for threads that wait.
+    pub fn open_blocking(&self) -> io::Result<Stream> {
+        self.open().map(Stream)
+    }
+
+    /// [`accept`](Self::accept) for threads that wait. Several may.
+    pub fn accept_blocking(&self) -> io::Result<Stream> {
+        block_on(self.accept()).map(Stream)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Node`] is a socket with a thread of its own. [`Stream`] is an async byte stream both ways (tokio's `AsyncRead` and
 //! `AsyncWrite`; no tokio runtime is needed), [`MessageSender`] and [`MessageReceiver`] carry messages of which, by contract,
-//! some may be missing. [`blocking`] waits instead.
+//! some may be missing. A [`Bundle`] has many streams under one contract. [`blocking`] waits instead.
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
@@ -22,6 +22,8 @@
 mod backlog;
 pub mod blocking;
 pub(crate) mod buffers;
+mod bundle;
+mod bundle_handle;
 mod handle;
 mod messages;
 mod node;
@@ -31,6 +33,7 @@ mod shared_node;
 mod stream;
 
 pub use crate::transfer::Settings;
+pub use bundle::Bundle;
 pub use messages::{MessageReceiver, MessageSender};
 pub use node::Node;
 pub use pliant_proto::transport::atp::SizeClass;

@@ -5,13 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pliant_proto::contract::Contract;
+
 use super::buffers::SharedConnection;
+use super::bundle::Bundle;
+use super::bundle_handle::{BundleHandle, check};
 use super::handle::Handle;
 use super::messages::{MessageReceiver, MessageSender};
 use super::node_driver::NodeDriver;
 use super::shared_node::SharedNode;
 use super::stream::Stream;
-use crate::flow::Protocol;
+use crate::flow::{FlowSettings, Protocol};
 use crate::transfer::Settings;
 
 /// A socket with a thread of its own, which ends when the node and all its connections are dropped.
@@ -78,6 +82,29 @@ impl Node {
         Ok(MessageSender::new(self.call(to, true).await?))
     }
 
+    /// Calls `to` for a bundle of byte streams, of which this side sends under `contract`. The other settings are the node's.
+    ///
+    /// # Errors
+    ///
+    /// If the transport does not honour the contract, the window is below 64 kB, or the peer does not take it.
+    pub async fn connect_bundle(&self, to: SocketAddr, contract: &Contract) -> io::Result<Bundle> {
+        self.shared.settings().check(to).map_err(invalid)?;
+        check(&FlowSettings { contract: *contract, ..self.shared.flow().clone() })?;
+        let bundle = self.shared.new_bundle(to, contract, true)?;
+        // Dropped before the peer answers, it tells the node that nobody waits any more.
+        let handle = BundleHandle::new(self.shared.clone(), bundle.clone());
+        self.shared.add_bundle(&bundle);
+        poll_fn(|context| handle.poll_open(context)).await?;
+        Ok(Bundle::new(handle))
+    }
+
+    /// The next bundle that somebody opens. Fails as [`Node::accept`] does. This side sends under the node's contract.
+    pub async fn accept_bundle(&self) -> io::Result<Bundle> {
+        self.check_accepts()?;
+        let bundle = self.shared.accept_bundle().await?;
+        Ok(Bundle::new(BundleHandle::new(self.shared.clone(), bundle)))
+    }
+
     async fn call(&self, to: SocketAddr, messages: bool) -> io::Result<Handle> {
         self.shared.settings().check(to).map_err(invalid)?;
         let connection = Arc::new(SharedConnection::new(to, self.shared.flow().receive_buffer, messages));
@@ -99,10 +126,15 @@ impl Node {
         Ok(MessageReceiver::new(self.next_handle(true).await?))
     }
 
-    async fn next_handle(&self, messages: bool) -> io::Result<Handle> {
-        if !self.accepts {
-            return Err(invalid("this node only calls others: accept needs a node that listens"));
+    fn check_accepts(&self) -> io::Result<()> {
+        if self.accepts {
+            return Ok(());
         }
+        Err(invalid("this node only calls others: accept needs a node that listens"))
+    }
+
+    async fn next_handle(&self, messages: bool) -> io::Result<Handle> {
+        self.check_accepts()?;
         let connection = self.shared.accept(messages).await?;
         Ok(Handle::new(self.shared.clone(), connection))
     }

@@ -12,38 +12,45 @@ use pliant_proto::transport::any::AnyTransport;
 use super::buffers::{BufferedApplication, Buffers, SharedConnection, Status};
 use super::report::Delivery;
 use super::shared_node::SharedNode;
+use crate::bundle::{BundleApplication, BundleDriver, BundleSession, BundleStatus, NodeApplication, SharedBundle};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
-use crate::driver::{ConnectionHandler, Driver, Session};
-use crate::flow::{Answer, Opening, Protocol};
+use crate::driver::{ConnectionHandler, Session};
+use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
 use crate::transfer::Settings;
 
 /// What the content of an opening is.
 const STREAM: &[u8] = b"stream";
 const MESSAGES: &[u8] = b"messages";
+const BUNDLE: &[u8] = b"bundle";
 /// How long the thread sleeps at most.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// The node's thread's side.
 pub(super) struct NodeDriver {
-    driver: ConnectionDriver,
+    driver: BundleDriver,
     connections: Connections,
 }
 
-type ConnectionDriver = Driver<AnyTransport, BufferedApplication>;
-type ConnectionSession = Session<AnyTransport, BufferedApplication>;
+/// What a caller wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    Stream,
+    Messages,
+    Bundle,
+}
 
 impl NodeDriver {
     /// A driver on a socket bound to `address`, and the address that it got.
     pub(super) fn open(address: SocketAddr, mut settings: Settings, accepts: bool) -> io::Result<(Self, SocketAddr)> {
         let waker = PollWaker::new()?;
-        let (mut driver, buffer): (ConnectionDriver, _) = settings.driver(address, accepts)?;
+        let (mut driver, buffer): (BundleDriver, _) = settings.driver(address, accepts)?;
         settings.flow.receive_buffer = settings.flow.receive_buffer.min(buffer as u64 / 2);
         driver.set_waker(waker.clone());
         let address = driver.local_address()?;
         let node = Arc::new(SharedNode::new(waker, settings));
-        let connections = Connections { node, clock: driver.clock(), calling: Vec::new() };
+        let connections = Connections { node, clock: driver.clock(), calling: Vec::new(), calling_bundles: Vec::new() };
         Ok((Self { driver, connections }, address))
     }
 
@@ -80,10 +87,11 @@ struct Connections {
     node: Arc<SharedNode>,
     clock: Clock,
     calling: Vec<(ConnectionId, Arc<SharedConnection>)>,
+    calling_bundles: Vec<(ConnectionId, Arc<SharedBundle>)>,
 }
 
 /// Notes by size of message what has arrived, once a flow of messages is over.
-fn note_sizes(session: &ConnectionSession, buffers: &mut Buffers) {
+fn note_sizes(session: &BundleSession, buffers: &mut Buffers) {
     if buffers.outgoing.finished
         && buffers.outgoing.by_size.is_none()
         && let Some(AnyTransport::AtpSender(sender)) = session.sender()
@@ -95,7 +103,7 @@ fn note_sizes(session: &ConnectionSession, buffers: &mut Buffers) {
 
 impl Connections {
     /// Does what an application wants.
-    fn serve(&mut self, driver: &mut ConnectionDriver, shared: &Arc<SharedConnection>) {
+    fn serve(&mut self, driver: &mut BundleDriver, shared: &Arc<SharedConnection>) {
         let mut buffers = shared.lock();
         buffers.wanted.queued = false;
         let Some(connection) = buffers.connection else {
@@ -138,11 +146,12 @@ impl Connections {
     }
 
     /// Notes what transports have counted, and closes what nobody holds and has sent all.
-    fn settle(&mut self, driver: &mut ConnectionDriver) {
+    fn settle(&mut self, driver: &mut BundleDriver) {
         let mut over = Vec::new();
         for connection in driver.connections() {
             let Some(session) = driver.session(connection) else { continue };
-            let mut buffers = session.application.0.lock();
+            let NodeApplication::Buffered(application) = &session.application else { continue };
+            let mut buffers = application.0.lock();
             buffers.sender = session.sender_statistics();
             buffers.receiver = session.receiver_statistics();
             if buffers.incoming.ended
@@ -175,16 +184,123 @@ impl Connections {
                 let _ = driver.close(connection, 1, "nobody has accepted it in time");
             }
         }
+        while let Some(overdue) = self.node.take_overdue_bundle(self.clock.now()) {
+            let why = "nobody has accepted it in time";
+            if let Some(connection) = { overdue.lock().connection } {
+                let _ = driver.close(connection, 1, why);
+            }
+            self.end_bundle(&overdue, Closed::Failed(why.into()));
+        }
         for connection in over {
             let _ = driver.close(connection, 0, "");
         }
     }
 
+    /// Calls for bundles, tells transports of contracts that have changed, and gives them what there is to send.
+    fn serve_bundles(&mut self, driver: &mut BundleDriver) {
+        for bundle in self.node.bundles().take_queued() {
+            let mut state = bundle.lock();
+            state.queued = false;
+            let (closing, calling) = (state.closing, matches!(state.status, BundleStatus::Calling));
+            let changed = std::mem::take(&mut state.changed).then_some(state.contract);
+            let connection = state.connection;
+            drop(state);
+            match connection {
+                Some(connection) if closing => {
+                    // The peer is told; a socket that fails is noticed in the next iteration.
+                    let _ = driver.close(connection, 0, "");
+                    self.calling_bundles.retain(|(calling, _)| *calling != connection);
+                    self.end_bundle(&bundle, Closed::Failed("it was closed".into()));
+                }
+                Some(connection) => {
+                    for command in changed.iter().flat_map(Command::of_contract) {
+                        driver.command(connection, command);
+                    }
+                }
+                None if closing => self.end_bundle(&bundle, Closed::Failed("it was closed".into())),
+                None if calling => match self.call_for_bundle(driver, &bundle) {
+                    Ok(connection) => self.calling_bundles.push((connection, bundle)),
+                    Err(why) => self.end_bundle(&bundle, Closed::Failed(why)),
+                },
+                None => {}
+            }
+        }
+        let here: Vec<ConnectionId> = driver.connections().collect();
+        for connection in here {
+            let Some(session) = driver.session(connection) else { continue };
+            let NodeApplication::Bundle(application) = &session.application else { continue };
+            let (bytes, over) = application.produce(session.sender_statistics(), session.receiver_statistics());
+            let bundle = application.bundle.clone();
+            if bytes > 0 {
+                driver.command(connection, Command::Send { bytes });
+            }
+            if over {
+                let _ = driver.close(connection, 0, "");
+                self.end_bundle(&bundle, Closed::Failed("nobody holds it any more".into()));
+            }
+        }
+    }
+
+    fn call_for_bundle(&self, driver: &mut BundleDriver, bundle: &SharedBundle) -> Result<ConnectionId, String> {
+        let flow = self.node.flow();
+        let opening = Opening { offers: flow.offers(), mtu: flow.mtu, content: BUNDLE.to_vec() };
+        let connection = driver.connect(bundle.key.0, &opening.encode()).map_err(|error| error.to_string())?;
+        let mut state = bundle.lock();
+        (state.connection, state.peer) = (Some(connection), driver.identity(connection));
+        // A peer whose key gives it no right to open streams opens none.
+        if !state.peer_may_open() {
+            state.multiplexer.take_no_streams();
+        }
+        Ok(connection)
+    }
+
+    /// A bundle's connection is over.
+    fn end_bundle(&self, bundle: &SharedBundle, why: Closed) {
+        bundle.close(why, self.node.bundles());
+        self.node.bundles().lock().remove(bundle);
+    }
+
+    /// The session of a bundle whose peer sends packets of `mtu` bytes.
+    fn session_of_bundle(&self, bundle: &Arc<SharedBundle>, mtu: u16) -> Option<BundleSession> {
+        let mut state = bundle.lock();
+        let flow = FlowSettings { contract: state.contract, auto_consume: true, ..self.node.flow().clone() };
+        let path = self.node.settings().path_to(bundle.key.0);
+        let sender = flow.sender(Protocol::Tcp, path, None, self.clock.phase_ps(flow.reflex_cycle())).ok()?;
+        let receiver = flow.receiver(Protocol::Tcp, path, mtu, 0);
+        state.open();
+        drop(state);
+        let application = BundleApplication { bundle: bundle.clone(), bundles: self.node.bundles().clone() };
+        let session = Session::new(NodeApplication::Bundle(application));
+        Some(session.sending(sender, flow.contract.max_rate).receiving(receiver))
+    }
+
+    /// The session of a peer's bundle, which waits to be accepted.
+    fn accept_bundle(
+        &self,
+        now: Instant,
+        connection: ConnectionId,
+        from: SocketAddr,
+        mtu: u16,
+    ) -> Option<BundleSession> {
+        let bundle = self.node.new_bundle(from, &self.node.flow().contract, false).ok()?;
+        bundle.lock().connection = Some(connection);
+        let session = self.session_of_bundle(&bundle, mtu)?;
+        self.node.add_bundle(&bundle);
+        if !self.node.add_to_bundle_backlog(now, bundle.clone(), from.ip()) {
+            self.end_bundle(&bundle, Closed::Failed("too many wait to be accepted".into()));
+            return None;
+        }
+        Some(session)
+    }
+
     /// The socket has failed: everybody is told.
-    fn fail(&mut self, driver: &ConnectionDriver, error: &io::Error) {
+    fn fail(&mut self, driver: &BundleDriver, error: &io::Error) {
         let why = format!("the socket has failed: {error}");
         let sessions = driver.connections().filter_map(|connection| driver.session(connection));
-        let standing = sessions.map(|session| session.application.0.clone());
+        let standing = sessions.filter_map(|session| match &session.application {
+            NodeApplication::Buffered(application) => Some(application.0.clone()),
+            NodeApplication::Bundle(_) => None,
+        });
         for shared in standing.chain(self.calling.drain(..).map(|(_, shared)| shared)) {
             shared.lock().close(Closed::Failed(why.clone()));
         }
@@ -198,10 +314,10 @@ impl Connections {
         protocol: Protocol,
         mtu: u16,
         calls: bool,
-    ) -> Option<ConnectionSession> {
+    ) -> Option<BundleSession> {
         let mut buffers = shared.lock();
         let (flow, path) = (self.node.flow(), self.node.settings().path_to(buffers.peer));
-        let session = Session::new(BufferedApplication(shared.clone()));
+        let session = Session::new(NodeApplication::Buffered(BufferedApplication(shared.clone())));
         let sender = || flow.sender(protocol, path, None, self.clock.phase_ps(flow.reflex_cycle()));
         let receiver = || flow.receiver(protocol, path, mtu, 0);
         let session = match (protocol, calls) {
@@ -217,36 +333,51 @@ impl Connections {
         Some(session)
     }
 
-    fn check_opening(opening: &[u8]) -> Result<(Opening, Protocol, bool), String> {
+    fn check_opening(opening: &[u8]) -> Result<(Opening, Protocol, Wants), String> {
         let opening = Opening::decode(opening).ok_or("the connection does not begin as this program's do")?;
-        let (protocol, messages) = match &opening.content[..] {
-            STREAM => (Protocol::Tcp, false),
-            MESSAGES => (Protocol::Atp, true),
-            _ => return Err("neither a stream nor messages".into()),
+        let (protocol, wants) = match &opening.content[..] {
+            STREAM => (Protocol::Tcp, Wants::Stream),
+            MESSAGES => (Protocol::Atp, Wants::Messages),
+            BUNDLE => (Protocol::Tcp, Wants::Bundle),
+            _ => return Err("neither a stream, nor messages, nor a bundle".into()),
         };
         if !opening.offers.contains(&protocol) {
             return Err("no transport that both sides have".into());
         }
-        Ok((opening, protocol, messages))
+        Ok((opening, protocol, wants))
     }
 }
 
-impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
+impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
     fn answer(&mut self, caller: Caller<'_>, opening: &[u8]) -> Result<Vec<u8>, String> {
         require_right(caller.rights().open, "open streams")?;
         if self.node.is_closing() {
             return Err("it is about to end".into());
         }
-        let (_, protocol, messages) = Self::check_opening(opening)?;
-        if self.node.is_backlog_full(messages, caller.from.ip()) {
+        let (_, protocol, wants) = Self::check_opening(opening)?;
+        let full = match wants {
+            Wants::Stream | Wants::Messages => self.node.is_backlog_full(wants == Wants::Messages, caller.from.ip()),
+            Wants::Bundle => self.node.is_bundle_backlog_full(caller.from.ip()),
+        };
+        if full {
             return Err("too many wait to be accepted".into());
         }
         Ok(Answer { protocol, unix_ns: realtime_ns(), note: 0 }.encode())
     }
 
-    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<ConnectionSession> {
+    fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {
         match event {
             Event::Connected { answer } => {
+                let bundle = self.calling_bundles.iter().position(|(calling, _)| *calling == connection);
+                if let Some(at) = bundle {
+                    let (_, bundle) = self.calling_bundles.swap_remove(at);
+                    let answer = Answer::decode(&answer).filter(|answer| answer.protocol == Protocol::Tcp);
+                    let session = answer.and_then(|_| self.session_of_bundle(&bundle, self.node.flow().mtu));
+                    if session.is_none() {
+                        self.end_bundle(&bundle, Closed::Failed("it answers as no node does".into()));
+                    }
+                    return session;
+                }
                 let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
                 let (_, shared) = self.calling.swap_remove(at);
                 let offers = self.node.flow().offers();
@@ -259,7 +390,11 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
                 session
             }
             Event::Accepted { from, opening, .. } => {
-                let (opening, protocol, messages) = Self::check_opening(&opening).ok()?;
+                let (opening, protocol, wants) = Self::check_opening(&opening).ok()?;
+                if wants == Wants::Bundle {
+                    return self.accept_bundle(now, connection, from, opening.mtu);
+                }
+                let messages = wants == Wants::Messages;
                 let shared = Arc::new(SharedConnection::new(from, self.node.flow().receive_buffer, messages));
                 shared.lock().connection = Some(connection);
                 let session = self.session(&shared, protocol, opening.mtu, false)?;
@@ -269,14 +404,31 @@ impl ConnectionHandler<AnyTransport, BufferedApplication> for Connections {
         }
     }
 
-    fn closed(&mut self, connection: ConnectionId, session: Option<ConnectionSession>, why: Closed) {
+    /// Has the transports of bundles send what there is.
+    fn received(&mut self, driver: &mut BundleDriver) {
+        self.serve_bundles(driver);
+    }
+
+    fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {
+        let bundle = self.calling_bundles.iter().position(|(calling, _)| *calling == connection);
+        if let Some(at) = bundle {
+            let (_, bundle) = self.calling_bundles.swap_remove(at);
+            self.end_bundle(&bundle, why.clone());
+        }
         let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
         let calling = calling.map(|at| self.calling.swap_remove(at).1);
         // A peer that has all it wants may close in the iteration in which the flow ends.
-        if let Some(session) = &session {
-            note_sizes(session, &mut session.application.0.lock());
-        }
-        for shared in session.map(|session| session.application.0).into_iter().chain(calling) {
+        let standing = session.and_then(|session| {
+            match &session.application {
+                NodeApplication::Buffered(application) => note_sizes(&session, &mut application.0.lock()),
+                NodeApplication::Bundle(application) => self.end_bundle(&application.bundle, why.clone()),
+            }
+            match session.application {
+                NodeApplication::Buffered(application) => Some(application.0),
+                NodeApplication::Bundle(_) => None,
+            }
+        });
+        for shared in standing.into_iter().chain(calling) {
             shared.lock().close(why.clone());
         }
     }
@@ -287,6 +439,8 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
+
+    use pliant_proto::contract::Contract;
 
     use super::*;
     use crate::api::handle::Handle;
@@ -327,11 +481,17 @@ mod tests {
         for connection in node.take_queued() {
             driver.connections.serve(&mut driver.driver, &connection);
         }
+        let bundle = node.new_bundle(([127, 0, 0, 1], 9).into(), &Contract::default(), true).unwrap();
+        node.add_bundle(&bundle);
+        driver.connections.serve_bundles(&mut driver.driver);
+        assert!(bundle.lock().poll_open(&context).is_pending());
+        let mut accept_bundle = pin!(node.accept_bundle());
+        assert!(accept_bundle.as_mut().poll(&mut context).is_pending());
         let queued = call(&node);
         assert!([&called, &queued].iter().all(|handle| handle.poll_open(&context).is_pending()));
         driver.driver.break_socket();
         driver.run();
-        assert_eq!(count.0.load(Ordering::Relaxed), 4, "each was woken");
+        assert_eq!(count.0.load(Ordering::Relaxed), 6, "each was woken");
         let says = |error: &io::Error| assert!(error.to_string().starts_with("the socket has failed: "), "{error}");
         for accept in &mut accepts {
             let Poll::Ready(Err(error)) = accept.as_mut().poll(&mut context) else { panic!("it waits for ever") };
@@ -343,5 +503,13 @@ mod tests {
         }
         let Poll::Ready(Err(error)) = pin!(node.accept(false)).poll(&mut context) else { panic!("it waits for ever") };
         says(&error);
+        let Poll::Ready(Err(error)) = accept_bundle.as_mut().poll(&mut context) else { panic!("it waits for ever") };
+        says(&error);
+        let later = node.new_bundle(([127, 0, 0, 1], 9).into(), &Contract::default(), true).unwrap();
+        node.add_bundle(&later);
+        for bundle in [bundle, later] {
+            let Poll::Ready(Err(error)) = bundle.lock().poll_open(&context) else { panic!("it waits for ever") };
+            says(&error);
+        }
     }
 }

@@ -1,27 +1,38 @@
 //! What applications' threads and the node's thread share of a node.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
+use pliant_proto::contract::Contract;
 use pliant_proto::time::Instant;
 
 use super::backlog::Backlog;
 use super::buffers::SharedConnection;
+use crate::bundle::{BundleClass, BundleStatus, Multiplexer, MultiplexerConfig, SharedBundle, SharedBundles};
 use crate::connection::Closed;
 use crate::flow::FlowSettings;
 use crate::poll::PollWaker;
 use crate::transfer::Settings;
+
+/// Most streams of a bundle that its peer may have open.
+const MAX_STREAMS: usize = 1024;
+/// Most bytes that the windows of a bundle's streams grow to together, beyond the first 64 KiB of each.
+const WINDOW_BUDGET: u64 = 64 << 20;
+/// Most bytes of a bundle that wait to be read: all that streams within their windows can hold.
+const MAX_UNREAD: u64 = MAX_STREAMS as u64 * (64 << 10) + WINDOW_BUDGET;
 
 /// One node, shared.
 pub(super) struct SharedNode {
     waker: PollWaker,
     /// Connections whose applications want something.
     queue: Mutex<Vec<Arc<SharedConnection>>>,
-    backlog: Mutex<Backlog>,
+    backlog: Mutex<Backlog<Arc<SharedConnection>>>,
+    bundles: Arc<SharedBundles>,
+    bundle_backlog: Mutex<Backlog<Arc<SharedBundle>>>,
     closing: AtomicBool,
     /// Why its thread serves nobody any more.
     failure: OnceLock<String>,
@@ -36,18 +47,19 @@ fn end(connection: &SharedConnection, why: &str) {
 }
 
 /// Waits for a connection. Dropped, it waits no more.
-pub(super) struct Accepting<'n> {
-    node: &'n SharedNode,
+pub(super) struct Accepting<'n, C> {
+    backlog: &'n Mutex<Backlog<C>>,
+    failure: &'n OnceLock<String>,
     messages: bool,
     number: u64,
 }
 
-impl Future for Accepting<'_> {
-    type Output = io::Result<Arc<SharedConnection>>;
+impl<C> Future for Accepting<'_, C> {
+    type Output = io::Result<C>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut backlog = self.node.backlog();
-        if let Some(why) = self.node.failure.get() {
+        let mut backlog = lock(self.backlog);
+        if let Some(why) = self.failure.get() {
             return Poll::Ready(Err(io::Error::other(why.clone())));
         }
         if let Some(connection) = backlog.take(self.messages) {
@@ -58,17 +70,30 @@ impl Future for Accepting<'_> {
     }
 }
 
-impl Drop for Accepting<'_> {
+impl<C> Drop for Accepting<'_, C> {
     fn drop(&mut self) {
-        self.node.backlog().forget(self.number);
+        lock(self.backlog).forget(self.number);
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SharedNode {
     /// A node without connections, whose thread `waker` wakes.
     pub(super) fn new(waker: PollWaker, settings: Settings) -> Self {
-        let (queue, backlog) = (Mutex::default(), Mutex::default());
-        Self { waker, queue, backlog, closing: AtomicBool::new(false), failure: OnceLock::new(), settings }
+        let bundles = Arc::new(SharedBundles::new(waker.clone(), None, Vec::new()));
+        Self {
+            waker,
+            queue: Mutex::default(),
+            backlog: Mutex::default(),
+            bundles,
+            bundle_backlog: Mutex::default(),
+            closing: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            settings,
+        }
     }
 
     /// Has the node look at what this connection wants.
@@ -94,7 +119,7 @@ impl SharedNode {
     }
 
     fn queued(&self) -> MutexGuard<'_, Vec<Arc<SharedConnection>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// The thread serves nobody any more: whoever waits for a connection hears why, and so does whoever comes later.
@@ -109,6 +134,74 @@ impl SharedNode {
             end(&connection, why);
         }
         backlog.wake_all();
+        drop(backlog);
+        self.bundles.close_all(&Closed::Failed(why.clone()));
+        let mut bundles = lock(&self.bundle_backlog);
+        drop(bundles.drain());
+        bundles.wake_all();
+    }
+
+    /// The bundles of the node.
+    pub(super) fn bundles(&self) -> &Arc<SharedBundles> {
+        &self.bundles
+    }
+
+    /// A bundle with `peer`, which this side calls or has accepted.
+    ///
+    /// # Errors
+    ///
+    /// If the node's window is too small for one.
+    pub(super) fn new_bundle(
+        &self,
+        peer: SocketAddr,
+        contract: &Contract,
+        calls: bool,
+    ) -> io::Result<Arc<SharedBundle>> {
+        let receive_buffer = self.flow().receive_buffer;
+        if receive_buffer < BundleClass::LEAST_WINDOW {
+            let why = format!("a window of {receive_buffer} bytes is too small for a bundle, which needs 64 kB");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let multiplexer = Multiplexer::new(MultiplexerConfig {
+            calls,
+            max_streams: MAX_STREAMS,
+            window_budget: WINDOW_BUDGET,
+            max_unread: MAX_UNREAD,
+            receive_buffer,
+        });
+        let number = self.bundles.lock().next_number();
+        Ok(SharedBundle::new(number, (peer, String::new()), multiplexer, BundleStatus::Calling, *contract))
+    }
+
+    /// Has the node look at a bundle that is new.
+    pub(super) fn add_bundle(&self, bundle: &Arc<SharedBundle>) {
+        self.bundles.lock().insert(bundle.clone());
+        // A thread that fails says why first, and then ends the bundles that are there.
+        match self.failure.get() {
+            Some(why) => bundle.close(Closed::Failed(why.clone()), &self.bundles),
+            None => self.bundles.queue(bundle),
+        }
+    }
+
+    /// Whether another bundle from `address` must be refused.
+    pub(super) fn is_bundle_backlog_full(&self, address: IpAddr) -> bool {
+        lock(&self.bundle_backlog).is_full(false, address)
+    }
+
+    /// Lets a bundle from `address` wait to be accepted. False if there is no room.
+    pub(super) fn add_to_bundle_backlog(&self, now: Instant, bundle: Arc<SharedBundle>, address: IpAddr) -> bool {
+        lock(&self.bundle_backlog).add(now, bundle, false, address)
+    }
+
+    /// The next bundle that nobody has accepted in time.
+    pub(super) fn take_overdue_bundle(&self, now: Instant) -> Option<Arc<SharedBundle>> {
+        lock(&self.bundle_backlog).take_overdue(now)
+    }
+
+    /// The next bundle to accept.
+    pub(super) fn accept_bundle(&self) -> Accepting<'_, Arc<SharedBundle>> {
+        let number = lock(&self.bundle_backlog).number();
+        Accepting { backlog: &self.bundle_backlog, failure: &self.failure, messages: false, number }
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -119,8 +212,8 @@ impl SharedNode {
         &self.settings.flow
     }
 
-    fn backlog(&self) -> MutexGuard<'_, Backlog> {
-        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backlog(&self) -> MutexGuard<'_, Backlog<Arc<SharedConnection>>> {
+        lock(&self.backlog)
     }
 
     /// Whether another connection of this kind from `address` must be refused.
@@ -145,9 +238,9 @@ impl SharedNode {
     }
 
     /// The next connection to accept, with messages or without.
-    pub(super) fn accept(&self, messages: bool) -> Accepting<'_> {
+    pub(super) fn accept(&self, messages: bool) -> Accepting<'_, Arc<SharedConnection>> {
         let number = self.backlog().number();
-        Accepting { node: self, messages, number }
+        Accepting { backlog: &self.backlog, failure: &self.failure, messages, number }
     }
 
     /// The node is dropped: nobody will accept what waits.
@@ -155,6 +248,11 @@ impl SharedNode {
         self.closing.store(true, Ordering::Relaxed);
         for connection in self.backlog().connections() {
             connection.lock().wanted.abandoned = true;
+        }
+        let waiting: Vec<_> = lock(&self.bundle_backlog).drain().collect();
+        for bundle in waiting {
+            bundle.lock().closing = true;
+            self.bundles.queue(&bundle);
         }
         self.waker.wake();
     }

@@ -24,7 +24,8 @@ pub(super) struct CellWriter {
 }
 
 impl CellWriter {
-    fn end(&self) -> u64 {
+    /// Where what goes out ends so far.
+    pub(super) fn end(&self) -> u64 {
         self.released + self.bytes.len() as u64
     }
 

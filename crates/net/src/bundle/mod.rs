@@ -7,6 +7,7 @@
 //!
 //! What need not all arrive travels beside it, in [flows of messages](OutgoingMessages) of the same class.
 
+mod application;
 mod cells;
 mod change;
 mod class;
@@ -20,6 +21,7 @@ mod relays;
 mod shared;
 mod stream;
 
+pub(crate) use application::{BundleApplication, BundleDriver, BundleSession, NodeApplication};
 pub use change::ChangeBytes;
 pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};
@@ -29,6 +31,7 @@ pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };
 pub use node::{BundleNode, BundleReport, NodeChange};
+pub(crate) use shared::{BundleStatus, SharedBundle, SharedBundles};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 
 #[cfg(test)]

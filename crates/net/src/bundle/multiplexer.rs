@@ -141,6 +141,10 @@ struct Outgoing {
     limit: u64,
     finish: bool,
     end_framed: bool,
+    /// The peer has all of it, and its end.
+    end_released: bool,
+    /// Whether somebody waits for that.
+    awaited: bool,
     /// Whether somebody waits for room.
     blocked: bool,
     /// It has a turn coming.
@@ -251,6 +255,8 @@ struct Stream {
     reset: Option<u8>,
     /// The application has let it go.
     dropped: bool,
+    /// It has done so without a reset, and the peer's side has not ended yet.
+    lingers: bool,
 }
 
 impl Stream {
@@ -294,6 +300,8 @@ pub struct Multiplexer {
     /// Those that have had a turn since.
     queue: VecDeque<StreamId>,
     writer: CellWriter,
+    /// The ends of streams in what goes out, which the peer may not have: where they end, and of which stream.
+    ends: VecDeque<(u64, StreamId)>,
     reader: CellReader,
     events: VecDeque<StreamEvent>,
     counts: MultiplexerCounts,
@@ -315,6 +323,7 @@ impl Multiplexer {
             fresh: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
+            ends: VecDeque::new(),
             reader: CellReader::new(config.receive_buffer),
             events: VecDeque::new(),
             counts: MultiplexerCounts::default(),
@@ -360,6 +369,11 @@ impl Multiplexer {
     /// From now on these limits hold, as in [`MultiplexerConfig`]. Streams and windows beyond them stay.
     pub fn set_limits(&mut self, max_streams: usize, window_budget: u64, max_unread: u64) {
         self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
+    }
+
+    /// From now on the peer opens no streams.
+    pub fn take_no_streams(&mut self) {
+        self.config.max_streams = 0;
     }
 
     /// Whether there is no stream, and the peer has all that was said.
@@ -510,10 +524,37 @@ impl Multiplexer {
         self.forget(stream);
     }
 
+    /// The application lets a stream go, as [`drop_stream`](Self::drop_stream), but a side that waits for nothing is not reset.
+    /// A stream that was finished, and of which nothing waits to be read, is reset only if the peer sends more. One that was
+    /// read to its end, and to which nothing was written, ends.
+    pub fn leave(&mut self, stream: StreamId) {
+        let Some(known) = self.streams.get_mut(&stream) else { return };
+        let (outgoing, complete) = (&known.outgoing, known.incoming.is_complete());
+        let silent = outgoing.framed == 0 && outgoing.buffer.is_empty();
+        if known.reset.is_some() || known.incoming.held() > 0 || !(outgoing.finish || complete && silent) {
+            return self.drop_stream(stream);
+        }
+        if complete {
+            self.finish(stream);
+            return self.drop_stream(stream);
+        }
+        (known.dropped, known.lingers) = (true, true);
+    }
+
+    /// Whether nothing waits to be said, and the peer has all that was.
+    pub fn has_said_all(&self) -> bool {
+        let waits = |stream: &Stream| {
+            let outgoing = &stream.outgoing;
+            stream.reset.is_none() && (!outgoing.buffer.is_empty() || outgoing.finish && !outgoing.end_framed)
+        };
+        self.control.is_empty() && self.writer.is_released() && !self.streams.values().any(waits)
+    }
+
     /// Forgets a stream that is over for both sides and for the application.
     fn forget(&mut self, stream: StreamId) {
         let Some(known) = self.streams.get(&stream) else { return };
-        if known.dropped && (known.reset.is_some() || known.outgoing.end_framed) {
+        let ended = known.outgoing.end_framed && (!known.lingers || known.incoming.is_complete());
+        if known.dropped && (known.reset.is_some() || ended) {
             self.windows -= known.incoming.window - FIRST_WINDOW;
             self.unread -= known.incoming.held() as u64;
             self.peer_streams -= usize::from(self.is_peers(stream));
@@ -591,6 +632,7 @@ impl Multiplexer {
         if outgoing.finish && outgoing.buffer.is_empty() && !outgoing.end_framed {
             outgoing.end_framed = true;
             self.writer.push(&StreamFrame::End { stream, size: outgoing.framed });
+            self.ends.push_back((self.writer.end(), stream));
             self.forget(stream);
         }
     }
@@ -610,6 +652,21 @@ impl Multiplexer {
     /// The peer has all bytes up to here.
     pub fn release(&mut self, up_to: u64) {
         self.writer.release(up_to);
+        while let Some(&(_, stream)) = self.ends.front().filter(|(end, _)| *end <= up_to) {
+            self.ends.pop_front();
+            let Some(known) = self.streams.get_mut(&stream) else { continue };
+            known.outgoing.end_released = true;
+            if known.outgoing.awaited {
+                self.events.push_back(StreamEvent::Writable(stream));
+            }
+        }
+    }
+
+    /// Whether the peer has all that a stream has sent, and its end; if not, [`StreamEvent::Writable`] follows when it has.
+    pub fn has_delivered(&mut self, stream: StreamId) -> bool {
+        let Some(known) = self.streams.get_mut(&stream) else { return false };
+        known.outgoing.awaited = true;
+        known.outgoing.end_released
     }
 
     /// Takes bytes of the transport's stream, in any order.
@@ -687,6 +744,11 @@ impl Multiplexer {
                 if known.reset.is_some() {
                     return Ok(());
                 }
+                if known.lingers {
+                    self.reset(stream, reset_code::ABORTED);
+                    self.forget(stream);
+                    return Ok(());
+                }
                 let (before, held) = (known.incoming.received, known.incoming.held());
                 // Who left something there knows of it.
                 let unknown = known.incoming.ready.is_empty() && known.announced;
@@ -713,6 +775,7 @@ impl Multiplexer {
                 if known.announced && known.incoming.is_complete() {
                     self.events.push_back(StreamEvent::Readable(stream));
                 }
+                self.forget(stream);
             }
             StreamFrame::Reset { stream, code } => {
                 let Some(known) = self.stream_of(stream)? else { return Ok(()) };
@@ -723,6 +786,8 @@ impl Multiplexer {
                         self.events.push_back(StreamEvent::Reset { stream, code });
                     }
                     self.unread -= freed;
+                    // One that was let go has nothing more to frame.
+                    self.forget(stream);
                 }
             }
             StreamFrame::Window { stream, limit } => {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_proto::packet::ByteRange;
 use pliant_proto::time::Instant;
-use pliant_proto::transport::any::{AnyRequest, AnyTransport};
-use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
+use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::{Command, Statistics};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication};
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
 use super::message_flows::{MessageCall, MessageFlow, MessageToken};
@@ -23,7 +23,7 @@ use super::stream::{AcceptedStreams, BundleStream};
 use crate::api::buffers::{BufferedApplication, Status};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Keys, Peer, require_right};
-use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
+use crate::driver::{ConnectionHandler, Session};
 use crate::entropy;
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -111,7 +111,7 @@ impl BundleNode {
         }
         let waker = PollWaker::new()?;
         let (accepted, streams) = unbounded_channel();
-        let shared = Arc::new(SharedBundles::new(waker, accepted, classes));
+        let shared = Arc::new(SharedBundles::new(waker, Some(accepted), classes));
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (report, made) = std::sync::mpsc::sync_channel(1);
         let thread = NodeThread { shared: shared.clone(), settings: settings.clone(), stop: stop.clone() };
@@ -147,7 +147,8 @@ impl BundleNode {
         let standing = bundles.current.get(&key).filter(usable).cloned();
         let bundle = standing.unwrap_or_else(|| {
             let multiplexer = Multiplexer::new(known.multiplexer(true));
-            let bundle = SharedBundle::new(bundles.next_number(), key, multiplexer, BundleStatus::Calling);
+            let (number, contract) = (bundles.next_number(), known.flow.contract);
+            let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Calling, contract);
             bundles.insert(bundle.clone());
             bundle
         });
@@ -217,7 +218,7 @@ impl BundleNode {
                 (Some(before), Some(after)) if before.changes_live_to(&after) => {
                     let max_streams = if state.peer_may_open() { after.max_streams } else { 0 };
                     state.multiplexer.set_limits(max_streams, after.window_budget, after.max_unread);
-                    state.changed = true;
+                    (state.contract, state.changed) = (after.flow.contract, true);
                 }
                 (before, after) => {
                     if after.is_none() {
@@ -285,76 +286,6 @@ fn message_call(opening: &[u8]) -> Option<MessageCall> {
 fn find<'c>(classes: &'c [BundleClass], name: &str) -> Option<&'c BundleClass> {
     classes.iter().find(|class| class.name == name)
 }
-
-/// A bundle's end of its connection.
-struct BundleApplication {
-    bundle: Arc<SharedBundle>,
-    bundles: Arc<SharedBundles>,
-}
-
-impl Application for BundleApplication {
-    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
-        let PayloadLocation::Stream(offset) = location else { unreachable!("bundles are streams") };
-        self.bundle.lock().multiplexer.read_sent(offset, payload);
-        Ok(())
-    }
-
-    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
-        let PayloadLocation::Stream(offset) = location else { return Ok(()) };
-        let mut state = self.bundle.lock();
-        let received = state.multiplexer.receive(offset, payload);
-        self.bundle.handle_events(state, &self.bundles);
-        received.map_err(io::Error::other)
-    }
-
-    fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
-        if let TransportEvent::Release(ByteRange { end, .. }) = event {
-            self.bundle.lock().multiplexer.release(end);
-        }
-        Ok(())
-    }
-}
-
-/// A connection of a node: a bundle, or a flow of messages.
-enum NodeApplication {
-    Bundle(BundleApplication),
-    Messages(BufferedApplication),
-}
-
-impl NodeApplication {
-    fn bundle(&self) -> Option<&Arc<SharedBundle>> {
-        match self {
-            Self::Bundle(application) => Some(&application.bundle),
-            Self::Messages(_) => None,
-        }
-    }
-}
-
-impl Application for NodeApplication {
-    fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
-        match self {
-            Self::Bundle(application) => application.read(location, payload),
-            Self::Messages(application) => application.read(location, payload),
-        }
-    }
-
-    fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Bundle(application) => application.write(location, payload),
-            Self::Messages(application) => application.write(location, payload),
-        }
-    }
-
-    fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
-        match self {
-            Self::Bundle(application) => application.event(event),
-            Self::Messages(application) => application.event(event),
-        }
-    }
-}
-
-type BundleSession = Session<AnyTransport, NodeApplication>;
-type BundleDriver = Driver<AnyTransport, NodeApplication>;
 
 /// What the thread of a node begins with.
 struct NodeThread {
@@ -455,10 +386,8 @@ impl Connections<'_> {
         for bundle in self.thread.shared.take_queued() {
             let mut state = bundle.lock();
             state.queued = false;
-            if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed))
-                && let Some(class) = self.thread.shared.class(&bundle.key.1)
-            {
-                for command in Command::of_contract(&class.flow.contract) {
+            if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed)) {
+                for command in Command::of_contract(&state.contract) {
                     driver.command(connection, command);
                 }
             }
@@ -480,18 +409,15 @@ impl Connections<'_> {
         for connection in here {
             let Some(session) = driver.session(connection) else { continue };
             let (sender, receiver) = (session.sender_statistics(), session.receiver_statistics());
-            let bundle = match &session.application {
-                NodeApplication::Bundle(application) => application.bundle.clone(),
-                NodeApplication::Messages(application) => {
+            let (bundle, (bytes, over)) = match &session.application {
+                NodeApplication::Bundle(application) => {
+                    (application.bundle.clone(), application.produce(sender, receiver))
+                }
+                NodeApplication::Buffered(application) => {
                     application.0.lock().sender = sender;
                     continue;
                 }
             };
-            let mut state = bundle.lock();
-            (state.sender, state.receiver) = (sender, receiver);
-            let bytes = state.multiplexer.produce();
-            let over = state.retired && state.multiplexer.is_over();
-            bundle.handle_events(state, &self.thread.shared);
             if bytes > 0 {
                 driver.command(connection, Command::Send { bytes });
             }
@@ -553,7 +479,7 @@ impl Connections<'_> {
     fn end_messages(&mut self, driver: &BundleDriver, why: &Closed) {
         let sessions = driver.connections().filter_map(|connection| driver.session(connection));
         for session in sessions {
-            if let NodeApplication::Messages(application) = &session.application {
+            if let NodeApplication::Buffered(application) = &session.application {
                 application.0.lock().close(why.clone());
             }
         }
@@ -581,7 +507,7 @@ impl Connections<'_> {
         let mut buffers = flow.connection.lock();
         (buffers.connection, buffers.status) = (Some(connection), Status::Open);
         drop(buffers);
-        Some(Session::new(NodeApplication::Messages(BufferedApplication(flow.connection.clone()))))
+        Some(Session::new(NodeApplication::Buffered(BufferedApplication(flow.connection.clone()))))
     }
 
     /// The session of a flow of messages that was called for.
@@ -593,7 +519,7 @@ impl Connections<'_> {
         buffers.status = Status::Open;
         buffers.wake();
         let application = BufferedApplication(flow.connection.clone());
-        Some(Session::new(NodeApplication::Messages(application)).receiving(receiver))
+        Some(Session::new(NodeApplication::Buffered(application)).receiving(receiver))
     }
 
     /// A bundle's connection is over.
@@ -689,7 +615,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                 let key = (from, class.name.clone());
                 let multiplexer = Multiplexer::new(class.multiplexer(false));
                 let number = self.thread.shared.lock().next_number();
-                let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Open);
+                let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Open, class.flow.contract);
                 bundle.lock().connection = Some(connection);
                 let session = self.session(&bundle, &class, opening.mtu)?;
                 self.admit(&bundle, caller);
@@ -717,7 +643,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
         let mut bundle = calling;
         match session.map(|session| session.application) {
             Some(NodeApplication::Bundle(application)) => bundle = Some(application.bundle),
-            Some(NodeApplication::Messages(application)) => application.0.lock().close(why.clone()),
+            Some(NodeApplication::Buffered(application)) => application.0.lock().close(why.clone()),
             None => {}
         }
         if let Some(bundle) = bundle {

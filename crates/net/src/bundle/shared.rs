@@ -1,6 +1,6 @@
 //! What applications' tasks and the node's thread share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pliant_proto::contract::Contract;
 use pliant_proto::transport::Statistics;
 use rustix::net::sockopt::set_socket_linger;
 use tokio::sync::mpsc::UnboundedSender;
@@ -23,7 +24,7 @@ use crate::connection::{Closed, ConnectionId, Keys, Peer};
 use crate::poll::PollWaker;
 
 /// A bundle's peer, and the name of its class.
-pub(super) type BundleKey = (SocketAddr, String);
+pub(crate) type BundleKey = (SocketAddr, String);
 
 /// The number of a relay at its node. It is never used again.
 pub(super) type RelayId = u64;
@@ -56,7 +57,7 @@ impl Attachment {
 }
 
 /// A stream that a peer has opened.
-pub(super) struct OpenedStream {
+pub(crate) struct OpenedStream {
     pub(super) bundle: Arc<SharedBundle>,
     pub(super) stream: StreamId,
     pub(super) header: Vec<u8>,
@@ -67,7 +68,7 @@ type KeyChange = (Keys, Vec<(SocketAddr, String)>);
 
 /// The bundles that are not over.
 #[derive(Default)]
-pub(super) struct Bundles {
+pub(crate) struct Bundles {
     /// Those in which streams are opened.
     pub(super) current: HashMap<BundleKey, Arc<SharedBundle>>,
     /// All, by number.
@@ -76,13 +77,13 @@ pub(super) struct Bundles {
 }
 
 impl Bundles {
-    pub(super) fn next_number(&mut self) -> u64 {
+    pub(crate) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
     /// Takes a new bundle, in which streams are opened from now on.
-    pub(super) fn insert(&mut self, bundle: Arc<SharedBundle>) {
+    pub(crate) fn insert(&mut self, bundle: Arc<SharedBundle>) {
         self.all.insert(bundle.number, bundle.clone());
         self.current.insert(bundle.key.clone(), bundle);
     }
@@ -99,14 +100,14 @@ impl Bundles {
     }
 
     /// It is over.
-    pub(super) fn remove(&mut self, bundle: &SharedBundle) {
+    pub(crate) fn remove(&mut self, bundle: &SharedBundle) {
         self.remove_current(bundle);
         self.all.remove(&bundle.number);
     }
 }
 
 /// A node's bundles.
-pub(super) struct SharedBundles {
+pub(crate) struct SharedBundles {
     pub(super) waker: PollWaker,
     bundles: Mutex<Bundles>,
     classes: RwLock<Arc<[BundleClass]>>,
@@ -119,11 +120,16 @@ pub(super) struct SharedBundles {
     messages: Mutex<MessageFlows>,
     /// Relays whose streams have news.
     news: Mutex<Vec<RelayId>>,
-    pub(super) accepted: UnboundedSender<OpenedStream>,
+    /// Where streams go that peers open; without it they wait in their bundle.
+    accepted: Option<UnboundedSender<OpenedStream>>,
 }
 
 impl SharedBundles {
-    pub(super) fn new(waker: PollWaker, accepted: UnboundedSender<OpenedStream>, classes: Vec<BundleClass>) -> Self {
+    pub(crate) fn new(
+        waker: PollWaker,
+        accepted: Option<UnboundedSender<OpenedStream>>,
+        classes: Vec<BundleClass>,
+    ) -> Self {
         Self {
             waker,
             bundles: Mutex::default(),
@@ -137,7 +143,7 @@ impl SharedBundles {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Bundles> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Bundles> {
         lock(&self.bundles)
     }
 
@@ -191,7 +197,7 @@ impl SharedBundles {
     }
 
     /// All connections are over.
-    pub(super) fn close_all(&self, why: &Closed) {
+    pub(crate) fn close_all(&self, why: &Closed) {
         for bundle in std::mem::take(&mut *self.lock()).all() {
             bundle.close(why.clone(), self);
         }
@@ -200,7 +206,7 @@ impl SharedBundles {
     }
 
     /// Has the node's thread look at a bundle.
-    pub(super) fn queue(&self, bundle: &Arc<SharedBundle>) {
+    pub(crate) fn queue(&self, bundle: &Arc<SharedBundle>) {
         if std::mem::replace(&mut bundle.lock().queued, true) {
             return;
         }
@@ -208,14 +214,14 @@ impl SharedBundles {
         self.waker.wake();
     }
 
-    pub(super) fn take_queued(&self) -> Vec<Arc<SharedBundle>> {
+    pub(crate) fn take_queued(&self) -> Vec<Arc<SharedBundle>> {
         std::mem::take(&mut *lock(&self.queue))
     }
 }
 
 /// How a bundle stands.
 #[derive(Clone, Debug)]
-pub(super) enum BundleStatus {
+pub(crate) enum BundleStatus {
     /// The peer is to be called, or was.
     Calling,
     Open,
@@ -258,32 +264,48 @@ impl Waiting {
 }
 
 /// One bundle.
-pub(super) struct SharedBundle {
-    pub(super) number: u64,
-    pub(super) key: BundleKey,
+pub(crate) struct SharedBundle {
+    pub(crate) number: u64,
+    pub(crate) key: BundleKey,
     state: Mutex<BundleState>,
 }
 
 /// What is known of a bundle.
-pub(super) struct BundleState {
-    pub(super) multiplexer: Multiplexer,
-    pub(super) status: BundleStatus,
-    pub(super) connection: Option<ConnectionId>,
+pub(crate) struct BundleState {
+    pub(crate) multiplexer: Multiplexer,
+    pub(crate) status: BundleStatus,
+    pub(crate) connection: Option<ConnectionId>,
     /// The node's thread will look at it.
-    pub(super) queued: bool,
+    pub(crate) queued: bool,
     /// Its weight or its rate is another than its transport's.
-    pub(super) changed: bool,
+    pub(crate) changed: bool,
     /// It ends with its last stream.
-    pub(super) retired: bool,
+    pub(crate) retired: bool,
     /// Who its peer is, where keys tell.
-    pub(super) peer: Option<Arc<Peer>>,
+    pub(crate) peer: Option<Arc<Peer>>,
     waiting: BTreeMap<StreamId, Waiting>,
-    pub(super) sender: Statistics,
-    pub(super) receiver: Statistics,
+    /// What this side sends is under it.
+    pub(crate) contract: Contract,
+    /// It ends now, and its streams with it.
+    pub(crate) closing: bool,
+    /// Nobody holds it or a stream of it any more: it ends once the peer has all that was said.
+    pub(crate) abandoned: bool,
+    /// Streams that the peer has opened and nobody has accepted yet, if they wait here.
+    opened: VecDeque<StreamId>,
+    /// Who waits for the peer's answer, or for such a stream.
+    tasks: Vec<Waker>,
+    pub(crate) sender: Statistics,
+    pub(crate) receiver: Statistics,
 }
 
 impl SharedBundle {
-    pub(super) fn new(number: u64, key: BundleKey, multiplexer: Multiplexer, status: BundleStatus) -> Arc<Self> {
+    pub(crate) fn new(
+        number: u64,
+        key: BundleKey,
+        multiplexer: Multiplexer,
+        status: BundleStatus,
+        contract: Contract,
+    ) -> Arc<Self> {
         let state = BundleState {
             multiplexer,
             status,
@@ -293,18 +315,23 @@ impl SharedBundle {
             retired: false,
             peer: None,
             waiting: BTreeMap::new(),
+            contract,
+            closing: false,
+            abandoned: false,
+            opened: VecDeque::new(),
+            tasks: Vec::new(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
         };
         Arc::new(Self { number, key, state: Mutex::new(state) })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, BundleState> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BundleState> {
         lock(&self.state)
     }
 
     /// Tells who waits what has happened, and whoever accepts of new streams.
-    pub(super) fn handle_events(self: &Arc<Self>, mut state: MutexGuard<'_, BundleState>, bundles: &SharedBundles) {
+    pub(crate) fn handle_events(self: &Arc<Self>, mut state: MutexGuard<'_, BundleState>, bundles: &SharedBundles) {
         let mut opened = Vec::new();
         while let Some(event) = state.multiplexer.poll_event() {
             match event {
@@ -316,16 +343,23 @@ impl SharedBundle {
         }
         drop(state);
         for (stream, header) in opened {
-            if bundles.accepted.send(OpenedStream { bundle: self.clone(), stream, header }).is_err() {
+            let Some(accepted) = &bundles.accepted else {
+                self.lock().keep_opened(stream);
+                continue;
+            };
+            if accepted.send(OpenedStream { bundle: self.clone(), stream, header }).is_err() {
                 self.lock().multiplexer.drop_stream(stream);
             }
         }
     }
 
-    /// The connection is over: everybody hears why.
-    pub(super) fn close(&self, why: Closed, bundles: &SharedBundles) {
+    /// The connection is over: everybody hears why. What it was closed for first stands.
+    pub(crate) fn close(&self, why: Closed, bundles: &SharedBundles) {
         let mut state = self.lock();
-        state.status = BundleStatus::Closed(why);
+        if !matches!(state.status, BundleStatus::Closed(_)) {
+            state.status = BundleStatus::Closed(why);
+        }
+        state.wake_tasks();
         for mut waiting in std::mem::take(&mut state.waiting).into_values() {
             waiting.wake(true, true, bundles);
         }
@@ -353,13 +387,91 @@ impl BundleState {
         }
     }
 
+    fn wake_tasks(&mut self) {
+        self.tasks.drain(..).for_each(Waker::wake);
+    }
+
+    fn wait_for_bundle(&mut self, context: &Context<'_>) {
+        if !self.tasks.iter().any(|known| known.will_wake(context.waker())) {
+            self.tasks.push(context.waker().clone());
+        }
+    }
+
+    /// The connection stands.
+    pub(crate) fn open(&mut self) {
+        self.status = BundleStatus::Open;
+        self.wake_tasks();
+    }
+
+    /// Ready once the peer that was called has answered.
+    pub(crate) fn poll_open(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(error) = self.failure() {
+            return Poll::Ready(Err(error));
+        }
+        if matches!(self.status, BundleStatus::Open) {
+            return Poll::Ready(Ok(()));
+        }
+        self.wait_for_bundle(context);
+        Poll::Pending
+    }
+
+    fn keep_opened(&mut self, stream: StreamId) {
+        if self.abandoned {
+            return self.multiplexer.drop_stream(stream);
+        }
+        self.opened.push_back(stream);
+        self.wake_tasks();
+    }
+
+    /// The next stream that the peer has opened. What came before the connection ended can still be taken.
+    pub(crate) fn poll_accept(&mut self, context: &Context<'_>) -> Poll<io::Result<StreamId>> {
+        if let Some(stream) = self.opened.pop_front() {
+            return Poll::Ready(Ok(stream));
+        }
+        if let Some(error) = self.failure() {
+            return Poll::Ready(Err(error));
+        }
+        self.wait_for_bundle(context);
+        Poll::Pending
+    }
+
+    /// Nobody holds it or one of its streams: it takes none that the peer opens, and ends once the peer has all that was said.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+        // A peer that has not answered has nothing to hear.
+        self.closing |= matches!(self.status, BundleStatus::Calling);
+        self.multiplexer.take_no_streams();
+        while let Some(stream) = self.opened.pop_front() {
+            self.multiplexer.drop_stream(stream);
+        }
+    }
+
+    /// Ends what a stream sends; ready once the peer has all of it.
+    pub(super) fn poll_finish(&mut self, stream: StreamId, context: &Context<'_>) -> Poll<io::Result<()>> {
+        self.multiplexer.finish(stream);
+        if self.multiplexer.has_delivered(stream) {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(code) = self.multiplexer.reset_of(stream) {
+            return Poll::Ready(Err(reset_error(code)));
+        }
+        if let Some(error) = self.failure() {
+            // A peer that has all it wants may be gone before its last acknowledgement has come.
+            let gone = matches!(self.status, BundleStatus::Closed(Closed::ByPeer { code: 0, .. }));
+            let ended = self.multiplexer.read(stream, &mut []) == ReadOutcome::Ended;
+            return Poll::Ready(if gone && ended { Ok(()) } else { Err(error) });
+        }
+        self.wait(stream, false, context);
+        Poll::Pending
+    }
+
     /// Whether streams may be opened in it.
     pub(super) fn takes_streams(&self) -> bool {
-        !self.retired && !matches!(self.status, BundleStatus::Closed(_))
+        !self.retired && !self.closing && !matches!(self.status, BundleStatus::Closed(_))
     }
 
     /// Whether its key gives the peer the right to open streams; without keys that tell peers apart everybody has it.
-    pub(super) fn peer_may_open(&self) -> bool {
+    pub(crate) fn peer_may_open(&self) -> bool {
         self.peer.as_ref().is_none_or(|peer| peer.rights.open)
     }
 
@@ -371,7 +483,7 @@ impl BundleState {
     }
 
     /// Why nothing goes any more.
-    pub(super) fn failure(&self) -> Option<io::Error> {
+    pub(crate) fn failure(&self) -> Option<io::Error> {
         let BundleStatus::Closed(why) = &self.status else { return None };
         let kind = match why {
             Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,

@@ -55,11 +55,18 @@ pub struct BundleStream {
     bundles: Arc<SharedBundles>,
     bundle: Arc<SharedBundle>,
     stream: StreamId,
+    /// Dropped once it was finished and read, it leaves the peer's side to the peer.
+    lingers: bool,
 }
 
 impl BundleStream {
     pub(super) fn new(bundles: Arc<SharedBundles>, bundle: Arc<SharedBundle>, stream: StreamId) -> Self {
-        Self { bundles, bundle, stream }
+        Self { bundles, bundle, stream, lingers: false }
+    }
+
+    /// The same for a stream that is not reset when it is dropped after it was finished, unless the peer sends more.
+    pub(crate) fn lingering(bundles: Arc<SharedBundles>, bundle: Arc<SharedBundle>, stream: StreamId) -> Self {
+        Self { bundles, bundle, stream, lingers: true }
     }
 
     /// Carries bytes between it and a connected socket, both ways, until both sides have ended, each in its own time. What
@@ -99,15 +106,20 @@ impl BundleStream {
 impl Drop for BundleStream {
     fn drop(&mut self) {
         let mut state = self.bundle.lock();
-        state.multiplexer.drop_stream(self.stream);
+        if self.lingers {
+            state.multiplexer.leave(self.stream);
+        } else {
+            state.multiplexer.drop_stream(self.stream);
+        }
         state.forget(self.stream, &self.bundles);
         drop(state);
         self.bundles.queue(&self.bundle);
     }
 }
 
-impl AsyncRead for BundleStream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+impl BundleStream {
+    /// Reads: through a shared reference, for one reader beside one writer.
+    pub(crate) fn poll_take(&self, context: &Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.bundle.lock();
         let read = state.poll_read(self.stream, into.initialize_unfilled(), context);
         let wants = state.multiplexer.has_control();
@@ -117,15 +129,32 @@ impl AsyncRead for BundleStream {
         }
         read.map_ok(|count| into.advance(count))
     }
-}
 
-impl AsyncWrite for BundleStream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_give(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.bundle.lock().poll_write(self.stream, bytes, context);
         if matches!(written, Poll::Ready(Ok(_))) {
             self.bundles.queue(&self.bundle);
         }
         written
+    }
+
+    /// Ends what goes out; ready once the peer has all of it.
+    pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        let finished = self.bundle.lock().poll_finish(self.stream, context);
+        self.bundles.queue(&self.bundle);
+        finished
+    }
+}
+
+impl AsyncRead for BundleStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll_take(context, into)
+    }
+}
+
+impl AsyncWrite for BundleStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_give(context, bytes)
     }
 
     /// What is written is on its way; nothing waits to be flushed.

@@ -499,3 +499,86 @@ fn streams_that_are_over_leave_nothing() {
         assert_eq!(pair.0.each_ref().map(|end| end.multiplexer.streams()), [0, 0]);
     }
 }
+
+/// What one side has framed, brought to the other; how much the first has said so far.
+fn carry(from: &mut Multiplexer, to: &mut Multiplexer, said: &mut u64) {
+    let bytes = from.produce();
+    let mut piece = vec![0; bytes as usize];
+    from.read_sent(*said, &mut piece);
+    to.receive(*said, &piece).unwrap();
+    *said += bytes;
+}
+
+/// A side that has finished and read lets a stream go without a reset, and forgets it when the peer ends. A peer that sends
+/// more is reset, as nobody reads it.
+#[test]
+fn a_stream_that_is_left_waits_for_its_peer() {
+    for peer_goes_on in [false, true] {
+        let [mut near, mut far] = [true, false].map(|calls| Multiplexer::new(config(calls)));
+        let (mut near_said, mut far_said) = (0, 0);
+        let stream = near.open(Vec::new());
+        assert_eq!(near.write(stream, b"ask"), Some(3));
+        near.finish(stream);
+        assert!(!near.has_delivered(stream));
+        carry(&mut near, &mut far, &mut near_said);
+        assert!(!near.has_said_all(), "the peer may not have it");
+        near.release(near_said);
+        assert!(near.has_delivered(stream));
+        assert_eq!(near.poll_event(), Some(StreamEvent::Writable(stream)), "somebody waited for it");
+        near.leave(stream);
+        assert!(near.has_said_all());
+        assert_eq!((near.streams(), far.streams()), (1, 1));
+        if peer_goes_on {
+            assert_eq!(far.write(stream, b"more"), Some(4));
+        } else {
+            far.finish(stream);
+        }
+        carry(&mut far, &mut near, &mut far_said);
+        assert_eq!(near.streams(), 0);
+        carry(&mut near, &mut far, &mut near_said);
+        assert_eq!(far.reset_of(stream), peer_goes_on.then_some(reset_code::ABORTED));
+    }
+}
+
+/// A side that has read to the end, and written nothing, ends when it is let go. With something unread, or an answer that is
+/// not finished, it is reset.
+#[test]
+fn a_stream_that_is_left_ends_only_if_nothing_is_missing() {
+    for (reads, writes, ends) in [(true, false, true), (false, false, false), (true, true, false)] {
+        let [mut near, mut far] = [true, false].map(|calls| Multiplexer::new(config(calls)));
+        let (mut near_said, mut far_said) = (0, 0);
+        let stream = near.open(Vec::new());
+        near.write(stream, b"all").unwrap();
+        near.finish(stream);
+        carry(&mut near, &mut far, &mut near_said);
+        if reads {
+            assert_eq!(far.read(stream, &mut [0; 9]), ReadOutcome::Bytes(3));
+        }
+        if writes {
+            far.write(stream, b"half").unwrap();
+        }
+        far.leave(stream);
+        carry(&mut far, &mut near, &mut far_said);
+        let expected = if ends { ReadOutcome::Ended } else { ReadOutcome::Reset(reset_code::ABORTED) };
+        assert_eq!(near.read(stream, &mut [0; 9]), expected);
+        assert_eq!(far.streams(), 0);
+    }
+}
+
+/// A stream that was let go and is reset by the peer before its end was framed is forgotten.
+#[test]
+fn a_reset_ends_what_was_let_go() {
+    let [mut near, mut far] = [true, false].map(|calls| Multiplexer::new(config(calls)));
+    let (mut near_said, mut far_said) = (0, 0);
+    let stream = near.open(Vec::new());
+    carry(&mut near, &mut far, &mut near_said);
+    far.finish(stream);
+    carry(&mut far, &mut near, &mut far_said);
+    near.write(stream, b"x").unwrap();
+    near.finish(stream);
+    near.drop_stream(stream);
+    assert_eq!(near.streams(), 1, "its end is not framed yet");
+    far.reset(stream, reset_code::ABORTED);
+    carry(&mut far, &mut near, &mut far_said);
+    assert_eq!(near.streams(), 0);
+}

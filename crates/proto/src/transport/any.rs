@@ -191,6 +191,10 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.send_space(),)* }
             }
 
+            fn unsent(&self) -> u64 {
+                match self { $(Self::$name(transport) => transport.unsent(),)* }
+            }
+
             fn statistics(&self) -> Statistics {
                 match self { $(Self::$name(transport) => transport.statistics(),)* }
             }

@@ -267,6 +267,11 @@ pub trait Transport {
         u64::MAX
     }
 
+    /// Bytes that were given and not sent yet, by a transport that counts them (sender). Others say zero.
+    fn unsent(&self) -> u64 {
+        0
+    }
+
     /// The counters so far.
     fn statistics(&self) -> Statistics;
 
@@ -319,6 +324,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn send_space(&self) -> u64 {
         (**self).send_space()
+    }
+
+    fn unsent(&self) -> u64 {
+        (**self).unsent()
     }
 
     fn statistics(&self) -> Statistics {

@@ -123,6 +123,10 @@ impl<T: Transport> Transport for RateCap<T> {
         self.inner.send_space()
     }
 
+    fn unsent(&self) -> u64 {
+        self.inner.unsent()
+    }
+
     fn statistics(&self) -> Statistics {
         self.inner.statistics()
     }

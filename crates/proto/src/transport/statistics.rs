@@ -11,6 +11,9 @@ trait Words: Sized {
 
     /// `None` if there are too few words, or if one is too large for the counter.
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self>;
+
+    /// What was counted after it stood at `before`. A time is no count, and stays.
+    fn since(self, before: Self) -> Self;
 }
 
 impl Words for u64 {
@@ -20,6 +23,10 @@ impl Words for u64 {
 
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         words.next()
+    }
+
+    fn since(self, before: Self) -> Self {
+        self.saturating_sub(before)
     }
 }
 
@@ -31,6 +38,10 @@ impl Words for u32 {
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         words.next()?.try_into().ok()
     }
+
+    fn since(self, before: Self) -> Self {
+        self.saturating_sub(before)
+    }
 }
 
 impl Words for Span {
@@ -40,6 +51,10 @@ impl Words for Span {
 
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         words.next().map(Self::from_ps)
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self::from_ps(self.as_ps().saturating_sub(before.as_ps()))
     }
 }
 
@@ -52,6 +67,10 @@ impl Words for Option<Instant> {
         let at = words.next().map(Instant::from_ps)?;
         Some(Some(at).filter(|at| *at != Instant::MAX))
     }
+
+    fn since(self, _: Self) -> Self {
+        self
+    }
 }
 
 impl Words for PolicyCounts {
@@ -62,6 +81,11 @@ impl Words for PolicyCounts {
 
     fn read(words: &mut impl Iterator<Item = u64>) -> Option<Self> {
         Some(Self { low_bytes: words.next()?, low_ps: words.next()? })
+    }
+
+    fn since(self, before: Self) -> Self {
+        let Self { low_bytes, low_ps } = before;
+        Self { low_bytes: self.low_bytes.since(low_bytes), low_ps: self.low_ps.since(low_ps) }
     }
 }
 
@@ -89,6 +113,11 @@ macro_rules! statistics {
                 let mut words = words.iter().copied();
                 let statistics = Self { $($field: Words::read(&mut words)?,)+ };
                 words.next().is_none().then_some(statistics)
+            }
+
+            /// What was counted after the counters stood at `before`. What is no sum stays: times, and the largest stretch.
+            pub fn since(&self, before: &Self) -> Self {
+                Self { $($field: Words::since(self.$field, before.$field),)+ }.with_largest_of(self)
             }
         }
     };
@@ -142,6 +171,13 @@ statistics! {
     policy: PolicyCounts,
 }
 
+impl Statistics {
+    /// The same with the largest stretch of `all`, which is no sum.
+    fn with_largest_of(self, all: &Self) -> Self {
+        Self { reorder_bytes: all.reorder_bytes, ..self }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +190,20 @@ mod tests {
         let statistics = Statistics::from_words(&words).expect("as many words as counters");
         assert_eq!(statistics.to_words(), words);
         assert_eq!((statistics.packets_sent, statistics.policy.low_ps), (1, count));
+    }
+
+    /// Counts of two stretches add up to those of both. The largest stretch and times are of the whole flow in each.
+    #[test]
+    fn counts_since_then_leave_out_what_was_counted_before() {
+        let words = Statistics::default().to_words().len() as u64;
+        let of = |factor: u64| {
+            Statistics::from_words(&(1..=words).map(|word| factor * word).collect::<Vec<_>>()).expect("as many words")
+        };
+        let (before, all) = (of(2), of(5));
+        let since = all.since(&before);
+        let whole =
+            Statistics { reorder_bytes: all.reorder_bytes, done_by: all.done_by, said_late: all.said_late, ..of(3) };
+        assert_eq!(since, whole);
     }
 
     #[test]

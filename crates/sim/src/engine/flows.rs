@@ -4,12 +4,13 @@
 //! memory follows the flows under way, not all that ever ran.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport, WindowState};
 
+use super::bundle::{Bundle, BundleKey, BundledFlow, key_of};
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
 use crate::results::{FlowEnd, FlowRow, ObjectPart};
@@ -55,6 +56,34 @@ pub(super) struct Endpoint<T> {
     pub(super) armed: Instant,
 }
 
+/// What a flow consists of.
+pub(super) enum Content {
+    /// A plain sequence of bytes.
+    Bytes,
+    /// Messages.
+    Messages(Box<FlowMessages>),
+    /// Other flows. The slot is that of the flow which they share.
+    Bundle(Box<Bundle>),
+}
+
+impl Content {
+    /// Its messages, of a flow that consists of some.
+    pub(super) fn messages(&self) -> Option<&FlowMessages> {
+        match self {
+            Self::Messages(messages) => Some(messages),
+            Self::Bytes | Self::Bundle(_) => None,
+        }
+    }
+
+    /// The same, to change them.
+    pub(super) fn messages_mut(&mut self) -> Option<&mut FlowMessages> {
+        match self {
+            Self::Messages(messages) => Some(messages),
+            Self::Bytes | Self::Bundle(_) => None,
+        }
+    }
+}
+
 /// A flow under way.
 pub(super) struct Slot {
     /// Packets in the network, both directions.
@@ -63,18 +92,18 @@ pub(super) struct Slot {
     pub(super) drops: u32,
     /// Bytes the receiver delivered, each once and in order.
     pub(super) delivered_bytes: u64,
-    /// Bytes for which the send buffer had no room yet.
+    /// Bytes for which the send buffer had no room yet. A bundle knows those of its flows itself.
     pub(super) unwritten: u64,
     /// When the receiver had all it needs.
     pub(super) received: Option<Instant>,
-    /// The sender has no more to do.
+    /// The sender has no more to do; of a bundle, that of some of its flows.
     pub(super) finished: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
     /// Its packets keep to one path though others do not.
     pub(super) pinned: bool,
-    /// The messages it consists of, if it does.
-    pub(super) messages: Option<Box<FlowMessages>>,
+    /// What it consists of.
+    pub(super) content: Content,
     /// The flow's number.
     pub(super) id: u64,
     /// The object that it brings a part of.
@@ -86,10 +115,10 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether it is over and a closed loop waits for that.
+    /// Whether it is over and a closed loop waits for that, or flows of a bundle are over.
     #[inline]
     pub(super) fn is_waited_for(&self) -> bool {
-        self.finished && self.spec.again.is_some()
+        self.finished && (self.spec.again.is_some() || matches!(self.content, Content::Bundle(_)))
     }
 
     /// The host of the flow's endpoint on `side`.
@@ -144,6 +173,12 @@ pub(super) struct Flows<'a, T> {
     next: Option<FlowSpec>,
     /// Flows of closed loops that follow others, by (start, group, number of the loop).
     following: BinaryHeap<Reverse<Following>>,
+    /// Of each group, whether its flows share one between the same hosts; none do of groups beyond.
+    bundled: &'a [bool],
+    /// Bytes of a full packet.
+    segment: u64,
+    /// The slot of each bundle.
+    bundles: BTreeMap<BundleKey, u32>,
     open: Open<'a, T>,
     started: u64,
     rows: Vec<FlowRow>,
@@ -152,6 +187,7 @@ pub(super) struct Flows<'a, T> {
 impl<'a, T: Transport> Flows<'a, T> {
     pub(super) fn new(
         max_hops: usize,
+        (bundled, mss): (&'a [bool], u16),
         mut traffic: Box<dyn Iterator<Item = FlowSpec> + 'a>,
         open: Open<'a, T>,
     ) -> Self {
@@ -166,6 +202,9 @@ impl<'a, T: Transport> Flows<'a, T> {
             traffic,
             next,
             following: BinaryHeap::new(),
+            bundled,
+            segment: mss.into(),
+            bundles: BTreeMap::new(),
             open,
             started: 0,
             rows: Vec::new(),
@@ -179,8 +218,12 @@ impl<'a, T: Transport> Flows<'a, T> {
         listed.into_iter().chain(following).min()
     }
 
-    /// Lets the next flow of a closed loop follow the one in this slot, which is over; false if none does.
+    /// Lets the next flow of a closed loop follow the one in this slot, which is over; false if none does. Of a bundle, it
+    /// closes those that are over, and lets others follow these.
     pub(super) fn go_on(&mut self, now: Instant, flow: u32) -> bool {
+        if matches!(self.slots[flow as usize].content, Content::Bundle(_)) {
+            return self.close_members(now, flow);
+        }
         let spec = &mut self.slots[flow as usize].spec;
         let next = spec.next_in_loop(now);
         spec.again = None;
@@ -211,6 +254,7 @@ impl<'a, T: Transport> Flows<'a, T> {
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
         let Opened { initiator, responder, ideal_fct, messages, pinned, group, object, push } =
             (self.open)(&spec, path);
+        let content = messages.map_or(Content::Bytes, Content::Messages);
         let slot = Slot {
             in_flight: 0,
             drops: 0,
@@ -220,13 +264,61 @@ impl<'a, T: Transport> Flows<'a, T> {
             finished: false,
             group,
             pinned,
-            messages,
+            content,
             id,
             object,
             push,
             spec,
             ideal_fct,
         };
+        self.place(slot, (initiator, responder), path)
+    }
+
+    /// Whether the flows of a group share one between the same hosts.
+    pub(super) fn is_bundled(&self, group: u16) -> bool {
+        self.bundled.get(usize::from(group)).copied().unwrap_or(false)
+    }
+
+    /// The slot of the bundle that a flow of such a group belongs to, once it has had a flow.
+    pub(super) fn bundle_of(&self, spec: &FlowSpec) -> Option<u32> {
+        self.bundles.get(&key_of(spec)).copied()
+    }
+
+    /// Lets a flow join its bundle, which is opened on `path` if there is none yet; returns the initiator of the bundle.
+    pub(super) fn join(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
+        let opened = (self.open)(&spec, path);
+        let member = BundledFlow::new(spec, opened.ideal_fct, opened.object);
+        let known = self.bundle_of(&spec).map(|slot| EndpointId::new(slot, Side::Initiator));
+        let initiator = known.unwrap_or_else(|| self.open_bundle(id, spec, opened, path));
+        self.bundle(initiator.flow()).expect("the slot is a bundle's").join(id, member);
+        initiator
+    }
+
+    /// Opens the bundle of a flow that is the first of it.
+    fn open_bundle(&mut self, id: u64, spec: FlowSpec, opened: Opened<T>, path: &[LinkId]) -> EndpointId {
+        let slot = Slot {
+            in_flight: 0,
+            drops: 0,
+            delivered_bytes: 0,
+            unwritten: 0,
+            received: None,
+            finished: false,
+            group: opened.group,
+            pinned: opened.pinned,
+            content: Content::Bundle(Box::new(Bundle::new(self.segment))),
+            id,
+            object: None,
+            push: None,
+            spec: FlowSpec { again: None, ..spec },
+            ideal_fct: opened.ideal_fct,
+        };
+        let initiator = self.place(slot, (opened.initiator, opened.responder), path);
+        self.bundles.insert(key_of(&spec), initiator.flow());
+        initiator
+    }
+
+    /// Puts a new flow into a free slot; returns its initiator.
+    fn place(&mut self, slot: Slot, (initiator, responder): (T, T), path: &[LinkId]) -> EndpointId {
         let endpoint = |transport| Endpoint { transport, armed: Instant::MAX };
         let number = self.free.pop().unwrap_or(self.slots.len() as u32);
         let initiator_id = EndpointId::new(number, Side::Initiator);
@@ -271,7 +363,7 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// When the application of a flow under way has another message.
     pub(super) fn next_message(&self, flow: u32) -> Option<Instant> {
-        self.slots[flow as usize].messages.as_ref().and_then(|messages| messages.next_at())
+        self.slots[flow as usize].content.messages().and_then(FlowMessages::next_at)
     }
 
     /// Flows started and flows over so far.
@@ -289,7 +381,7 @@ impl<'a, T: Transport> Flows<'a, T> {
     #[inline]
     pub(super) fn close_if_over(&mut self, flow: u32) {
         let slot = &self.slots[flow as usize];
-        if slot.finished && slot.in_flight == 0 {
+        if slot.finished && slot.in_flight == 0 && !matches!(slot.content, Content::Bundle(_)) {
             let receiver = EndpointId::new(flow, Side::Responder);
             if self.endpoints[receiver.index() as usize].transport.poll_timeout().is_none() {
                 self.close(flow);
@@ -306,7 +398,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             self.endpoints[EndpointId::new(flow, side).index() as usize].armed = Instant::MAX;
         }
         self.slots[flow as usize].finished = false;
-        self.slots[flow as usize].messages = None;
+        self.slots[flow as usize].content = Content::Bytes;
         self.slots[flow as usize].push = None;
         self.free.push(flow);
     }
@@ -324,8 +416,54 @@ impl<'a, T: Transport> Flows<'a, T> {
             delivered_bytes: slot.delivered_bytes,
             finished: slot.finished,
             drops: slot.drops,
-            messages: slot.messages.as_ref().map(|messages| messages.counts()),
-            record_error: slot.messages.as_ref().and_then(|messages| messages.record_error()),
+            messages: slot.content.messages().map(FlowMessages::counts),
+            record_error: slot.content.messages().and_then(FlowMessages::record_error),
+            sender,
+            receiver,
+        };
+        end.row()
+    }
+
+    /// Makes rows of those flows of a bundle that are over, and lets others of closed loops follow; whether some do.
+    #[cold]
+    fn close_members(&mut self, now: Instant, flow: u32) -> bool {
+        self.slots[flow as usize].finished = false;
+        let mut follows = false;
+        while let Some((number, member)) = self.bundle(flow).and_then(Bundle::take_over) {
+            let next = member.spec.next_in_loop(now);
+            follows |= next.is_some();
+            self.following.extend(next.map(|spec| Reverse(Following(spec))));
+            let row = self.row_of_member(flow, number, &member);
+            self.rows.push(row);
+        }
+        follows
+    }
+
+    fn bundle(&mut self, flow: u32) -> Option<&mut Bundle> {
+        match &mut self.slots[flow as usize].content {
+            Content::Bundle(bundle) => Some(bundle),
+            Content::Bytes | Content::Messages(_) => None,
+        }
+    }
+
+    /// A row has what was counted for its bundle since the row before it, so that sums over rows are those of the bundle.
+    fn row_of_member(&mut self, flow: u32, number: u64, member: &BundledFlow) -> FlowRow {
+        let (sender, receiver) = self.statistics(flow);
+        let Slot { group, drops, .. } = self.slots[flow as usize];
+        let told = self.bundle(flow).map(|bundle| bundle.tell(sender, receiver, drops));
+        let (sender, receiver, drops) = told.expect("the slot is a bundle's");
+        let end = FlowEnd {
+            id: number,
+            group,
+            spec: &member.spec,
+            ideal_fct: member.ideal_fct,
+            object: member.object,
+            received: member.received,
+            delivered_bytes: member.delivered,
+            finished: member.is_over(),
+            drops,
+            messages: None,
+            record_error: None,
             sender,
             receiver,
         };
@@ -355,6 +493,13 @@ impl<'a, T: Transport> Flows<'a, T> {
             over[flow as usize] = true;
         }
         for flow in (0..self.slots.len() as u32).filter(|&flow| !over[flow as usize]) {
+            if matches!(self.slots[flow as usize].content, Content::Bundle(_)) {
+                while let Some((number, member)) = self.bundle(flow).and_then(Bundle::take_first) {
+                    let row = self.row_of_member(flow, number, &member);
+                    self.rows.push(row);
+                }
+                continue;
+            }
             let row = self.row(flow);
             self.rows.push(row);
         }

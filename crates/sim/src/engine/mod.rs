@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod attachments;
+mod bundle;
 mod flows;
 mod hosts;
 mod losses;
@@ -31,13 +32,13 @@ use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyAnswer, Member};
 use pliant_proto::transport::near_opt::OracleAnswer;
 use pliant_proto::transport::push::{Outgoing, TaskId, ToReceiver};
-use pliant_proto::transport::{Command, Transport, drain};
+use pliant_proto::transport::{Command, Event, Outlet, Transport, drain};
 
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
-use flows::{Endpoint, Flows, Slot};
+use flows::{Content, Endpoint, Flows, Slot};
 use network::Network;
 use oracle::Oracle;
 use outlet::SimulatedHost;
@@ -103,7 +104,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             now: Instant::ZERO,
             schedule: Schedule::new(setup.topology.links().len()),
             network: Network::new(setup),
-            flows: Flows::new(most_hops(setup), Box::new(traffic), Box::new(open)),
+            flows: Flows::new(most_hops(setup), (setup.bundled, setup.mss), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
             objects: Objects::default(),
             recorder,
@@ -344,6 +345,10 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         }
         self.next_start = Instant::MAX;
         let (spec, number) = self.flows.take_next();
+        if self.flows.is_bundled(spec.group) {
+            self.join_bundle(spec, number);
+            return self.schedule_flow_start();
+        }
         let bytes = spec.bytes;
         let mut path = Vec::new();
         self.network.path(&spec, &mut path);
@@ -358,7 +363,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         }
         self.with_transport(initiator.peer(), |_, _, _| {});
         self.with_transport(initiator, |transport, slot, now| {
-            if let Some(messages) = &mut slot.messages {
+            if let Some(messages) = slot.content.messages_mut() {
                 messages.begin(transport, now);
             } else {
                 slot.unwritten = bytes;
@@ -369,13 +374,33 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         self.schedule_flow_start();
     }
 
+    /// A flow joins the bundle of its hosts, which takes the path that its first flow would have.
+    #[cold]
+    fn join_bundle(&mut self, spec: FlowSpec, number: u64) {
+        let known = self.flows.bundle_of(&spec);
+        let mut path = Vec::new();
+        match known {
+            Some(slot) => path.extend(self.network.path_of(self.flows.route_of(slot)).into_iter().map(LinkId)),
+            None => self.network.path(&spec, &mut path),
+        }
+        let initiator = self.flows.join(number, spec, &path);
+        if known.is_none() {
+            if self.network.chooses() {
+                self.network.forget_flowlets([initiator, initiator.peer()]);
+            }
+            self.with_transport(initiator.peer(), |_, _, _| {});
+        }
+        self.mix(kind::FLOW_START, initiator.index());
+        self.with_transport(initiator, |_, _, _| {});
+    }
+
     /// The application of a flow has another message, unless the flow is over and its slot another's.
     fn handle_message_due(&mut self, flow: u32, order: u32) {
         let is_its_own = order_of(self.flows.slots[flow as usize].id) == order;
         if is_its_own && self.flows.next_message(flow) == Some(self.now) {
             self.mix(kind::MESSAGE, flow);
             self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, slot, now| {
-                if let Some(messages) = &mut slot.messages {
+                if let Some(messages) = slot.content.messages_mut() {
                     messages.hand_over(transport, now);
                 }
             });
@@ -520,10 +545,14 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             recorder: &mut self.recorder,
             displaced: &mut self.displaced,
         };
-        drain(transport, self.now, &mut outlet);
-        if outlet.slot.unwritten > 0 && endpoint.side() == Side::Initiator {
-            write(transport, self.now, &mut outlet.slot.unwritten);
+        if matches!(outlet.slot.content, Content::Bundle(_)) {
+            drain_bundle(transport, self.now, &mut outlet);
+        } else {
             drain(transport, self.now, &mut outlet);
+            if outlet.slot.unwritten > 0 && endpoint.side() == Side::Initiator {
+                write(transport, self.now, &mut outlet.slot.unwritten);
+                drain(transport, self.now, &mut outlet);
+            }
         }
         while let Some(packet) = self.displaced.pop() {
             self.lose(&packet);
@@ -561,4 +590,31 @@ fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     if *unwritten == 0 && bytes < UNLIMITED_BYTES {
         transport.handle_command(now, Command::Finish);
     }
+}
+
+/// What [`drain`] is to other flows. The flows of a bundle write before each packet, so the transport never finds fewer full
+/// segments than it would find of a single flow.
+#[cold]
+#[inline(never)]
+fn drain_bundle<T: Member, R: Recorder>(transport: &mut T, now: Instant, outlet: &mut SimulatedHost<'_, '_, R>) {
+    let sends = outlet.endpoint.side() == Side::Initiator;
+    loop {
+        if let Content::Bundle(bundle) = &mut outlet.slot.content
+            && sends
+        {
+            bundle.write(transport, now);
+        }
+        let Some(packet) = transport.poll_transmit(now) else { break };
+        let sack = if packet.has_attachment() { transport.sack_blocks() } else { &SackBlocks::EMPTY };
+        Outlet::<T::Request>::transmit(outlet, packet, sack);
+    }
+    while let Some(event) = transport.poll_event() {
+        if let Content::Bundle(bundle) = &mut outlet.slot.content
+            && let Event::Release(range) = event
+        {
+            outlet.slot.finished |= bundle.on_released(range);
+        }
+        outlet.event(event);
+    }
+    Outlet::<T::Request>::arm(outlet, transport.poll_timeout());
 }

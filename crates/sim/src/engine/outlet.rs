@@ -7,7 +7,7 @@ use pliant_proto::transport::any::AnyRequest;
 use pliant_proto::transport::push::PushRequest;
 use pliant_proto::transport::{Deadline, Event as TransportEvent, Outlet};
 
-use super::flows::Slot;
+use super::flows::{Content, Slot};
 use super::network::Network;
 use super::objects::Objects;
 use super::oracle::Oracle;
@@ -95,18 +95,24 @@ impl<R: Recorder, Q: Into<AnyRequest>> Outlet<Q> for SimulatedHost<'_, '_, R> {
         match event {
             TransportEvent::Deliver(range) => {
                 self.delivered(range.len());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_bytes(range)) {
-                    self.slot.received.get_or_insert(self.now);
+                match &mut self.slot.content {
+                    Content::Bytes => {}
+                    Content::Messages(messages) => {
+                        if messages.on_bytes(range) {
+                            self.slot.received.get_or_insert(self.now);
+                        }
+                    }
+                    Content::Bundle(bundle) => bundle.on_delivered(self.now, range),
                 }
             }
             TransportEvent::DeliverMessage { message, bytes } => {
                 self.delivered(bytes.into());
-                if self.slot.messages.as_mut().is_some_and(|messages| messages.on_message(message)) {
+                if self.slot.content.messages_mut().is_some_and(|messages| messages.on_message(message)) {
                     self.slot.received = Some(self.now);
                 }
             }
             TransportEvent::GiveUp { message } => {
-                if let Some(messages) = &mut self.slot.messages {
+                if let Some(messages) = self.slot.content.messages_mut() {
                     messages.on_given_up(message);
                 }
             }

@@ -48,6 +48,10 @@ pub struct Setup<'a> {
     pub path_choice: PathChoice,
     /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
     pub oracle_interval: Span,
+    /// Of each traffic group, whether its flows share one between the same hosts. Groups beyond these have no bundles.
+    pub bundled: &'a [bool],
+    /// Payload bytes of a full packet.
+    pub mss: u16,
     /// Seed of every random stream.
     pub seed: u64,
     /// What links lose.

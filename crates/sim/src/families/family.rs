@@ -117,6 +117,8 @@ pub struct Traits {
     pub shares_objects: bool,
     /// Its receivers send credits, so data must take the path of its credits back.
     pub has_credits: bool,
+    /// Several flows can share one of its own: it carries a stream of bytes, counts those that wait, and need not know the end.
+    pub bundles: bool,
     /// The plan that gives each of its classes a queue of its own, as it should have.
     pub queue_per_class: Option<&'static str>,
     /// It can stand for the flows of hosts that a deployment has not reached.
@@ -134,6 +136,7 @@ impl Traits {
         takes_messages: true,
         shares_objects: false,
         has_credits: false,
+        bundles: false,
         queue_per_class: None,
         is_legacy: false,
     };

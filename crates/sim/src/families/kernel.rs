@@ -60,7 +60,7 @@ impl Family for KernelFamily {
             name: "kernel",
             description: "the operating system's TCP on a testbed, and a model of it in the simulator",
             honours: &[],
-            traits: Traits { fills_queues: true, ..Traits::PLAIN },
+            traits: Traits { fills_queues: true, bundles: true, ..Traits::PLAIN },
         }]
     }
 

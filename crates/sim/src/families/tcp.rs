@@ -216,10 +216,17 @@ fn controller_of(transport: TransportName) -> Option<Box<dyn ControllerSettings>
 }
 
 /// A member of the TCP family.
-const TCP: Traits =
-    Traits { bends: true, pauses: true, needs_order: true, fills_queues: true, is_legacy: true, ..Traits::PLAIN };
+const TCP: Traits = Traits {
+    bends: true,
+    pauses: true,
+    needs_order: true,
+    fills_queues: true,
+    bundles: true,
+    is_legacy: true,
+    ..Traits::PLAIN
+};
 /// A member that leaves messages out. It cannot leave out bytes as well.
-const MESSAGES: Traits = Traits { bends: false, pauses: false, sends_messages: true, ..TCP };
+const MESSAGES: Traits = Traits { bends: false, pauses: false, sends_messages: true, bundles: false, ..TCP };
 
 const fn member(algorithm: Algorithm) -> Member {
     Member { name: algorithm.name(), description: algorithm.description(), honours: algorithm.honours(), traits: TCP }

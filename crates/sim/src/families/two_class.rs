@@ -63,7 +63,7 @@ impl Family for TwoClassFamily {
             name: "bounded-two-class",
             description: "gives way in a low class, and adds in a high one what contract.min_share lacks (Pliant)",
             honours: two_class::HONOURS,
-            traits: Traits::PLAIN,
+            traits: Traits { bundles: true, ..Traits::PLAIN },
         }]
     }
 

@@ -106,6 +106,7 @@ fn run_as<T: Member, R: Recorder>(
         return Err(RunError(why));
     }
     let clock = Clock::start();
+    let bundled: Vec<bool> = scenario.groups.iter().map(|group| group.bundle).collect();
     let setup = Setup {
         topology: &scenario.topology,
         routing: &scenario.routing,
@@ -114,6 +115,8 @@ fn run_as<T: Member, R: Recorder>(
         oracle_interval: scenario.oracle_interval(),
         losses: &scenario.losses,
         reroutes: &scenario.reroutes,
+        bundled: &bundled,
+        mss: scenario.mss(),
         seed: scenario.spec.seed,
     };
     let mut traffic = scenario.traffic().map_err(|error| RunError(error.to_string()))?;
@@ -249,20 +252,22 @@ impl<'a> FlowFactory<'a> {
         Self { scenario, groups }
     }
 
-    /// Both sides of `flow`, which takes `path`. It must not be of a group that only a testbed can run.
+    /// Both sides of `flow`, which takes `path`. It must not be of a group that only a testbed can run. The flow that a bundle
+    /// shares has no end.
     pub fn open(&mut self, flow: &FlowSpec, path: &[LinkId]) -> Opened<AnyTransport> {
         let scenario = self.scenario;
         let GroupFlows { group, endpoints, legacy, reflex } = &mut self.groups[usize::from(flow.group)];
         let upgraded = scenario.is_upgraded(flow.source, flow.destination);
+        let carried = if group.bundle { FlowSpec { bytes: UNLIMITED_BYTES, ..*flow } } else { *flow };
         let policy = group.reflex.as_ref().map(|of_group| {
             let class = TrafficClass::new(flow.class.unwrap_or(group.class));
             let config = reflex.entry(flow.class).or_insert_with(|| Arc::new(of_group.config_in(class)));
-            of_group.policy(Arc::clone(config), flow, scenario.spec.seed).into()
+            of_group.policy(Arc::clone(config), &carried, scenario.spec.seed).into()
         });
         let (row, opened) = match legacy.as_mut().filter(|_| !upgraded) {
             // Their class is not the trace's to say.
-            Some(legacy) => (legacy.row, legacy.endpoints.open(&FlowSpec { class: None, ..*flow }, path, None)),
-            None => (flow.group, endpoints.open(flow, path, policy)),
+            Some(legacy) => (legacy.row, legacy.endpoints.open(&FlowSpec { class: None, ..carried }, path, None)),
+            None => (flow.group, endpoints.open(&carried, path, policy)),
         };
         let messages = group.messages.as_ref().map(|messages| {
             let source = messages.source(flow.sequence, flow.bytes);
@@ -278,7 +283,7 @@ impl<'a> FlowFactory<'a> {
         let ideal_fct = ideal_fct_of(scenario, group, flow, path);
         let FlowEndpoints { initiator, responder, push } = opened;
         let Contract { done_by, max_rate, .. } = group.contract;
-        let initiator = initiator.bounded_by(flow.bytes, done_by, max_rate);
+        let initiator = initiator.bounded_by(carried.bytes, done_by, max_rate);
         Opened { initiator, responder, ideal_fct, messages, pinned: group.pinned, group: row, object, push }
     }
 }
@@ -401,6 +406,9 @@ fn group_info(scenario: &Resolved, group: &Group) -> GroupInfo {
     }
     if spec.contract.priority != 0 {
         asked.push(format!("priority {}", spec.contract.priority));
+    }
+    if group.bundle {
+        asked.push("bundle".to_owned());
     }
     GroupInfo {
         name: group.name.clone(),

@@ -79,7 +79,13 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     // A promise of a share is held against what came of it.
     let promises = spec.traffic.values().any(|group| group.keys.contract.min_share < 1.0);
     let moves = reroute_key(&spec);
-    spec.shares.get_or_insert(promises && spec.routing == RoutingName::Ecmp && moves.is_none());
+    let bundled = spec.traffic.iter().find(|(_, group)| group.keys.bundle).map(|(name, _)| name.clone());
+    let told = spec.routing == RoutingName::Ecmp && moves.is_none() && bundled.is_none();
+    spec.shares.get_or_insert(promises && told);
+    if let (Some(true), Some(name)) = (spec.shares, bundled) {
+        let why = "the max-min rates of `shares` are those of single flows: not with `bundle`";
+        return Err(document.error(&format!("traffic.{name}.bundle"), why));
+    }
     if let (Some(true), Some(key)) = (spec.shares, moves) {
         return Err(document.error(&key, "a fair rate is that of one path: not with `shares`"));
     }

@@ -46,6 +46,7 @@ pub(super) fn resolve_group(
     }
     contract.check(&honours).map_err(|why| contract_error(document, &name, transport, why))?;
     check_done_by(group).map_err(|(key, why)| group_error(document, &name, &key, why))?;
+    check_bundle(&group.keys).map_err(|(key, why)| group_error(document, &name, &key, why))?;
     if let TrafficSpec::Flows(spec) = &group.keys.traffic {
         let largest = spec.flows.iter().filter_map(|flow| flow.size).max();
         let checked = largest.map_or(Ok(()), |size| contract.check_size(size.0));
@@ -89,13 +90,14 @@ pub(super) fn resolve_group(
     let plans: Vec<_> =
         tables.iter().flat_map(|(key, queues)| queues.tables().map(move |(_, table)| (*key, table))).collect();
     let reflex = reflex::resolve(group, &plans).map_err(place)?;
-    let pinned = group.keys.pinned;
+    let GroupKeys { pinned, bundle, .. } = group.keys;
     Ok(Group {
         name,
         traffic,
         class,
         ack_class,
         pinned,
+        bundle,
         contract,
         reflex,
         transport: resolved,
@@ -128,6 +130,36 @@ fn check_done_by(group: &GroupSpec) -> Result<(), KeyError> {
     }
     if group.messages.is_some() {
         return refuse("needs flows that are there from the start, and messages come over time");
+    }
+    Ok(())
+}
+
+/// A bundle is one stream of bytes without an end.
+fn check_bundle(group: &GroupKeys) -> Result<(), KeyError> {
+    let refuse = |key: &str, why: String| Err((key.to_owned(), why));
+    if !group.bundle {
+        return Ok(());
+    }
+    if !group.transport.traits().bundles {
+        let who: Vec<_> = TransportName::all_built_in().filter(|name| name.traits().bundles).collect();
+        let who: Vec<_> = who.into_iter().map(TransportName::name).collect();
+        let why = format!(
+            "{} does not carry several flows in one stream of bytes (these do: {})",
+            group.transport.name(),
+            who.join(", ")
+        );
+        return refuse("bundle", why);
+    }
+    if group.messages.is_some() {
+        return refuse("messages", "a bundle carries bytes of its flows in turn: not with `bundle`".to_owned());
+    }
+    if group.contract.done_by.is_some() {
+        let why = "the flows of a bundle end one by one, and the bundle does not: not with `bundle`".to_owned();
+        return refuse("contract.done_by", why);
+    }
+    if group.contract.min_delivery < 1.0 {
+        let why = "a bundle has no end before which it could give bytes up: not with `bundle`".to_owned();
+        return refuse("contract.min_delivery", why);
     }
     Ok(())
 }

@@ -69,6 +69,8 @@ pub struct Group {
     pub ack_class: u8,
     /// Whether each of its flows keeps to one path though others do not.
     pub pinned: bool,
+    /// Whether its flows between the same two hosts share one.
+    pub bundle: bool,
     /// How far it may bend.
     pub contract: Contract,
     /// How its flows give way, if they do.

@@ -201,6 +201,8 @@ impl TestBed {
             oracle_interval: self.oracle_interval,
             losses: &[],
             reroutes: &[],
+            bundled: &[],
+            mss: MSS,
             seed: self.seed,
         };
         let open = move |spec: &FlowSpec, path: &[LinkId]| {

@@ -3,6 +3,7 @@
 mod atp;
 mod atp_wan;
 mod bounded;
+mod bundles;
 mod common;
 mod credits;
 mod cross_queue;

@@ -112,7 +112,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
                 return Some((range, true));
             }
         }
-        let len = self.unsent().min(u64::from(self.config.mss));
+        let len = self.sendable().min(u64::from(self.config.mss));
         if len == 0 {
             return None;
         }
@@ -127,13 +127,13 @@ impl<C: CongestionControl> TwoClassSender<C> {
     }
 
     /// Bytes that may be sent for the first time. The receiver accepts no more beyond the byte that it waits for.
-    fn unsent(&self) -> u64 {
+    fn sendable(&self) -> u64 {
         let room = self.config.reorder_buffer.map_or(u64::MAX, |bytes| self.acked.saturating_add(bytes));
         self.written.min(room).saturating_sub(self.next)
     }
 
     fn has_backlog(&self) -> bool {
-        self.unsent() > 0 || !self.lost.is_empty()
+        self.sendable() > 0 || !self.lost.is_empty()
     }
 
     #[inline]
@@ -167,7 +167,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
 
     #[inline]
     fn transmit_scavenger(&mut self, now: Instant) -> Option<Packet> {
-        let backlog = if self.lost.is_empty() { self.unsent() } else { u64::from(self.config.mss) };
+        let backlog = if self.lost.is_empty() { self.sendable() } else { u64::from(self.config.mss) };
         let Some(Next::Data(_)) = self.scavenger.next(&self.config.scavenger, self.config.mss, backlog) else {
             return None;
         };
@@ -376,6 +376,10 @@ impl<C: CongestionControl> Transport for TwoClassSender<C> {
             at(stop, Timer::Retransmit),
         ];
         timers.into_iter().flatten().min_by_key(|deadline| deadline.at)
+    }
+
+    fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.next)
     }
 
     fn statistics(&self) -> Statistics {

@@ -18,8 +18,8 @@ pub(crate) const REFLEX_TABLE: &str = "reflex";
 pub(crate) const LEGACY_TABLE: &str = "legacy_tcp";
 
 /// Keys of a group beside those of its [`TrafficSpec`] and its tables of settings.
-pub(crate) const GROUP_KEYS: [&str; 9] =
-    ["kind", "class", "ack_class", "pinned", "transport", "contract", "messages", "legacy", "legacy_class"];
+pub(crate) const GROUP_KEYS: [&str; 10] =
+    ["kind", "class", "ack_class", "pinned", "bundle", "transport", "contract", "messages", "legacy", "legacy_class"];
 
 /// All of them with the tables of settings.
 pub(crate) fn group_keys() -> Vec<&'static str> {
@@ -52,6 +52,9 @@ pub struct GroupKeys {
     /// Keeps each of its flows on one path where `routing` spreads packets. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
+    /// Lets its flows between the same two hosts share one, under one contract. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bundle: bool,
     /// What carries it. Default: `"dctcp"`.
     #[serde(default)]
     pub transport: TransportName,

@@ -216,6 +216,10 @@ impl<C: CongestionControl> Transport for CrossQueueSender<C> {
         self.0.sender.send_space()
     }
 
+    fn unsent(&self) -> u64 {
+        self.0.sender.unsent()
+    }
+
     fn statistics(&self) -> Statistics {
         let FlowClock { pauses, behind, .. } = self.0.clock;
         Statistics { pauses, paused: behind, ..self.0.sender.statistics() }

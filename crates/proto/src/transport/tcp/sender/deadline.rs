@@ -137,6 +137,10 @@ impl<C: CongestionControl> Transport for DeadlineSender<C> {
         self.0.sender.send_space()
     }
 
+    fn unsent(&self) -> u64 {
+        self.0.sender.unsent()
+    }
+
     fn statistics(&self) -> Statistics {
         let (done_by, said_late) = match &self.0.phase {
             Phase::Runs(deadline) => (Some(deadline.until()), deadline.said_late()),

@@ -193,11 +193,6 @@ impl<C: CongestionControl> TcpSender<C> {
         self.snd_nxt
     }
 
-    /// Bytes written and not sent yet.
-    pub fn unsent(&self) -> u64 {
-        self.written.saturating_sub(self.snd_nxt)
-    }
-
     /// Whether a connection is still being requested.
     pub fn is_connecting(&self) -> bool {
         self.is(HANDSHAKE)
@@ -462,6 +457,10 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         let held = self.written - self.snd_una.min(self.written);
         let room = self.config.send_buffer.map_or(u64::MAX, |buffer| buffer.saturating_sub(held));
         room.min(MAX_STREAM - self.written)
+    }
+
+    fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.snd_nxt)
     }
 
     fn statistics(&self) -> Statistics {
