@@ -37,7 +37,7 @@ use pliant_proto::transport::{Command, Event, Outlet, Transport, drain};
 use crate::recorder::Recorder;
 use crate::results::FlowRow;
 use crate::topology::{LinkId, NodeId};
-use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
+use crate::traffic::FlowSpec;
 use flows::{Content, Endpoint, Flows, Slot};
 use network::Network;
 use oracle::Oracle;
@@ -579,7 +579,7 @@ fn most_hops(setup: &Setup<'_>) -> usize {
     moved.fold(setup.routing.max_hops(), usize::max)
 }
 
-/// Writes what the send buffer has room for, and ends the stream behind the last byte if it has one.
+/// Writes what the send buffer has room for, and ends the stream behind the last byte.
 fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     let bytes = transport.send_space().min(*unwritten);
     if bytes == 0 {
@@ -587,7 +587,7 @@ fn write<T: Transport>(transport: &mut T, now: Instant, unwritten: &mut u64) {
     }
     *unwritten -= bytes;
     transport.handle_command(now, Command::Send { bytes });
-    if *unwritten == 0 && bytes < UNLIMITED_BYTES {
+    if *unwritten == 0 {
         transport.handle_command(now, Command::Finish);
     }
 }

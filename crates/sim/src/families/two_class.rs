@@ -19,7 +19,7 @@ use super::family::{
 use super::tcp::{TCP_TABLE, Window, on_path};
 use crate::tables::{self, KeyError, Tables, below};
 use crate::topology::LinkId;
-use crate::traffic::FlowSpec;
+use crate::traffic::{FlowSpec, UNLIMITED_BYTES};
 
 const TABLE: &str = "two_class";
 
@@ -167,6 +167,7 @@ impl Endpoints for TwoClassEndpoints<'_> {
         let topology = self.run.topology;
         let line = path.iter().map(|&link| topology.link(link).rate).min();
         let sender = TwoClassSender::new(Arc::clone(config), on_path(controller, path), *share, line);
+        let sender = if flow.bytes == UNLIMITED_BYTES { sender.without_end() } else { sender };
         (Box::new(sender), TwoClassReceiver::new(Arc::clone(config))).into()
     }
 }

@@ -36,6 +36,7 @@ pub struct TwoClassSender<C> {
     acked: u64,
     released: u64,
     finish: bool,
+    has_end: bool,
     finished: bool,
     /// When the end of the stream is sent without data, or sent again.
     stop_at: Option<Instant>,
@@ -74,6 +75,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             acked: 0,
             released: 0,
             finish: false,
+            has_end: true,
             finished: false,
             stop_at: None,
             pace_next: Instant::ZERO,
@@ -90,6 +92,11 @@ impl<C: CongestionControl> TwoClassSender<C> {
     /// Payload bytes sent by each sub-flow, retransmissions included: guarantee, scavenger.
     pub fn sent_bytes(&self) -> (u64, u64) {
         (self.guarantee.sent_bytes(), self.scavenger.sent_bytes())
+    }
+
+    /// What is written has no end within the time that counts, so the flow may owe nothing.
+    pub fn without_end(self) -> Self {
+        Self { has_end: false, ..self }
     }
 
     /// Sets the flow's fair rate in bytes of payload per second, until the next call. An experiment knows it; no
@@ -262,7 +269,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             wait: (round_trip - self.least_rtt).max(0.0),
             marked: self.scavenger.marks() > self.marks_before,
             // A flow whose end is not known earns first: without an end it would owe without end.
-            remaining: if self.finish { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
+            remaining: if self.finish && self.has_end { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
         };
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));

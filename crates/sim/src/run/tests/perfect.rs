@@ -264,7 +264,7 @@ fn the_promise_is_kept_beside_flows_without_an_end() {
     }
 }
 
-/// The same in random networks: it is kept in 15 of 20, and in the others nine tenths of it, or eight where the line is slow and
+/// The same in random networks: it is kept in 16 of 20, and in the others nine tenths of it, or eight where the line is slow and
 /// the first of the 600 ms weigh most.
 #[test]
 fn the_promise_is_kept_in_random_networks() {
@@ -283,5 +283,5 @@ fn the_promise_is_kept_in_random_networks() {
         kept += u32::from(least >= beside.share);
         assert!(least >= if beside.gbit_per_s < 3.0 { 0.8 } else { 0.9 } * beside.share, "{beside}: {least}");
     }
-    assert!(kept >= 15, "{kept} of 20");
+    assert!(kept >= 16, "{kept} of 20");
 }
