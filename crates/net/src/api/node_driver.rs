@@ -198,6 +198,9 @@ impl Connections {
 
     /// Calls for bundles, tells transports of contracts that have changed, and gives them what there is to send.
     fn serve_bundles(&mut self, driver: &mut BundleDriver) {
+        if self.node.bundles().lock().is_empty() {
+            return;
+        }
         for bundle in self.node.bundles().take_queued() {
             let mut state = bundle.lock();
             state.queued = false;

@@ -92,6 +92,11 @@ impl Bundles {
         self.all.values().cloned().collect()
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// No stream is opened in it any more.
     pub(super) fn remove_current(&mut self, bundle: &SharedBundle) {
         if self.current.get(&bundle.key).is_some_and(|known| known.number == bundle.number) {

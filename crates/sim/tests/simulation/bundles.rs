@@ -98,6 +98,24 @@ fn the_promise_is_to_the_sum() {
     assert!(apart > 2.0 * bundled, "{apart} apart, {bundled} in a bundle");
 }
 
+/// In two classes, too: 64 flows of `bounded-two-class` in a bundle take what a bundle of one does and what a flow without an
+/// end does, and keep half of a fair share, a quarter of the line, within a tenth.
+#[test]
+fn the_promise_of_two_classes_is_to_the_sum() {
+    let keys = "transport = \"bounded-two-class\"\nclass = 1\ncontract = { min_share = 0.5 }";
+    let share = |flows, bundle: bool| {
+        let scenario = format!("{LINE}{}", many(flows, &format!("bundle = {bundle}\n{keys}")));
+        share_of_many(&run_with(&scenario, &["duration=300ms", "queues.plan=dwrr-9-1", "queues.limit=1MB"]))
+    };
+    let (one, all) = (share(1, true), share(64, true));
+    assert!((all / one - 1.0).abs() < 0.01 && all > 0.225, "{all} of the line, a bundle of one {one}");
+    let (single, apart) = (share(1, false), share(64, false));
+    assert!(
+        (all / single - 1.0).abs() < 0.02 && apart > 0.7,
+        "{all} of the line, a single flow {single}, 64 apart {apart}"
+    );
+}
+
 /// Two hosts, one flow.
 const ALONE: &str = r#"
 duration = "1s"
@@ -117,7 +135,7 @@ bundle = true
 "#;
 
 /// A bundle of one flow is that flow: the same completion time to the picosecond, from a byte to many windows, with and
-/// without losses, pacing, a handshake or a greatest rate. With a limited send buffer it is the same to a ten-thousandth.
+/// without losses, pacing, a handshake or a greatest rate. Not so of `bounded-two-class`, which looks at what is left. With a limited send buffer it is the same to a ten-thousandth.
 #[test]
 fn a_bundle_of_one_flow_is_that_flow() {
     let transports: [&[&str]; 8] = [
