@@ -483,7 +483,8 @@ impl State {
                     self.low_at = sample.now;
                 } else if !follows && arrived < expected / 2.0 {
                     // The application, not the path, is the limit.
-                    self.rate = (2.0 * arrived.max(before)).clamp(self.trickle(), self.rate);
+                    let least = self.trickle();
+                    self.rate = (2.0 * arrived.max(before)).clamp(least, self.rate.max(least));
                     self.phase = Phase::Cruise;
                     self.low_at = sample.now;
                 } else {

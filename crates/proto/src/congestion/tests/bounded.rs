@@ -3,6 +3,7 @@
 use super::super::bounded::{Bounded, BoundedConfig};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::{assert_near, congestion};
+use crate::rng::Stream;
 use crate::time::{Instant, OneWayDelay, Span};
 use crate::units::Rate;
 
@@ -211,4 +212,58 @@ fn bursts_are_short() {
         line.controller.pacing_burst()
     });
     assert_eq!(bursts, [2, 1, 2]);
+}
+
+/// What a receiver reports of delays and of pairs is the receiver's to invent. Whatever it says, nothing panics, and the rate is
+/// above zero and finite.
+#[test]
+fn no_report_makes_it_panic() {
+    for seed in 0..400 {
+        let mut random = Stream::named(seed, "reports");
+        let mut line = Line::new(0.5 * (seed % 3) as f64);
+        let controller = &mut line.controller;
+        let (mut now, mut unacked) = (Instant::ZERO, 0);
+        // From a nanosecond to a second, each power of ten as often as others.
+        let span = |random: &mut Stream| Span::from_secs_f64(1e-9 * 1e9f64.powf(random.unit()));
+        // The last habit is a long and idle path of which pairs tell the line only after a while.
+        let (habit, told_at) = (random.below(4), random.below(2000));
+        for step in 0..2000 {
+            now = now.after(if habit == 0 { span(&mut random) } else { Span::from_us(1 + random.below(2000)) });
+            let acked = random.below(4) * u64::from(MSS);
+            unacked += acked;
+            let smoothed_rtt = match habit {
+                1 => span(&mut random),
+                3 => Span::from_ms(100),
+                _ => Span::from_ms(10),
+            };
+            let delay_ns = match habit {
+                2 => random.next_u64() as i64 >> 20,
+                3 => 5_000_000,
+                _ => 5_000_000 + random.below(40_000) as i64,
+            };
+            controller.on_ack(&AckSample {
+                now,
+                unacked,
+                next: unacked + random.below(100) * u64::from(MSS),
+                rtt: Some(smoothed_rtt),
+                delay: Some(OneWayDelay::from_ns(delay_ns)),
+                hold: if habit == 3 {
+                    (step >= told_at).then(|| Span::from_ns(100))
+                } else {
+                    (random.below(3) > 0).then(|| span(&mut random))
+                },
+                smoothed_rtt,
+                ece: habit < 3 && random.below(50) == 0,
+                window_limited: random.below(3) > 0,
+                in_recovery: habit < 3 && random.below(20) == 0,
+                ..super::ack(acked)
+            });
+            if habit < 3 && random.below(40) == 0 {
+                let cause = [Cause::Loss, Cause::Ecn, Cause::Timeout][random.below(3) as usize];
+                controller.on_congestion(&Congestion { now, next: unacked, ..congestion(cause, 10 * u64::from(MSS)) });
+            }
+            let rate = controller.pacing_rate().map(Rate::bytes_per_sec_f64);
+            assert!(rate.is_none_or(|rate| rate > 0.0 && rate.is_finite()), "seed {seed}: {rate:?}");
+        }
+    }
 }
