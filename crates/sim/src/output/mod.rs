@@ -80,10 +80,12 @@ pub fn write_point(
 ///
 /// # Errors
 ///
-/// Names that no file of a run has are refused, and files without a summary.
+/// Names that no file of a run has are refused, files without a summary, and files that are not what their list says, if it is
+/// among them.
 pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError> {
     let malformed = |why: String| Err(OutputError::Malformed { path: dir.to_path_buf(), why });
-    if let Some((name, _)) = files.iter().find(|(name, _)| !files::OF_A_RUN.contains(name)) {
+    let is_list = |(name, _): &&(&str, &[u8])| *name == files::CHECKSUMS;
+    if let Some((name, _)) = files.iter().find(|file| !is_list(file) && !files::OF_A_RUN.contains(&file.0)) {
         return malformed(format!("no file of a run is called {name:?}"));
     }
     if !files.iter().any(|(name, _)| *name == files::SUMMARY) {
@@ -91,8 +93,14 @@ pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError>
     }
     folder::write_whole(dir, true, |folder| {
         let write = |(name, bytes): &(&str, &[u8])| write_file(&folder.join(name), |out| out.write_all(bytes));
-        files.iter().try_for_each(write)?;
-        checksums::write_checksums(folder)
+        files.iter().filter(|file| !is_list(file)).try_for_each(write)?;
+        checksums::write_checksums(folder)?;
+        match files.iter().find(is_list) {
+            Some((name, list)) if fs::read(folder.join(name)).ok().as_deref() != Some(*list) => {
+                malformed(format!("its files are not those of its {name}"))
+            }
+            _ => Ok(()),
+        }
     })
 }
 

@@ -282,6 +282,31 @@ fn an_existing_folder_is_refused_and_untouched() {
     assert_eq!(scratch.entries(), ["run"]);
 }
 
+/// A worker of a cluster sends the files of a point with their list. What came otherwise than they were written is no point.
+#[test]
+fn a_point_is_placed_as_another_process_wrote_it() {
+    let scratch = Scratch::new("placed");
+    let (from, to) = (scratch.0.join("from"), scratch.0.join("to"));
+    write_point(&from, plain(&samples::run()), "", NEW).unwrap();
+    let names: Vec<_> =
+        files::OF_A_RUN.into_iter().chain([files::CHECKSUMS]).filter(|name| from.join(name).exists()).collect();
+    let contents: Vec<_> = names.iter().map(|name| fs::read(from.join(name)).unwrap()).collect();
+    let sent: Vec<_> = names.iter().copied().zip(contents.iter().map(Vec::as_slice)).collect();
+    place_run(&to, &sent).unwrap();
+    assert_eq!(check_point(&to, CheckDepth::Content), Ok(()));
+    let placed: Vec<_> = names.iter().map(|name| fs::read(to.join(name)).unwrap()).collect();
+    assert_eq!(placed, contents);
+
+    let of_flows = names.iter().position(|name| *name == files::FLOWS_CSV).unwrap();
+    let damaged: Vec<_> =
+        sent.iter().enumerate().map(|(at, file)| if at == of_flows { (file.0, &file.1[1..]) } else { *file }).collect();
+    let error = place_run(&scratch.0.join("damaged"), &damaged).unwrap_err().to_string();
+    assert!(error.contains("not those of its checksums.txt"), "{error}");
+    let error = place_run(&scratch.0.join("foreign"), &[("passwd", &b"x"[..])]).unwrap_err().to_string();
+    assert!(error.contains("passwd"), "{error}");
+    assert_eq!(scratch.entries(), ["from", "to"]);
+}
+
 #[test]
 fn force_replaces_only_what_pliant_wrote() {
     let scratch = Scratch::new("foreign");
