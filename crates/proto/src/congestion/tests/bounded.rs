@@ -218,18 +218,24 @@ fn bursts_are_short() {
 /// above zero and finite.
 #[test]
 fn no_report_makes_it_panic() {
-    for seed in 0..400 {
+    for seed in 0..4000 {
         let mut random = Stream::named(seed, "reports");
         let mut line = Line::new(0.5 * (seed % 3) as f64);
         let controller = &mut line.controller;
         let (mut now, mut unacked) = (Instant::ZERO, 0);
         // From a nanosecond to a second, each power of ten as often as others.
         let span = |random: &mut Stream| Span::from_secs_f64(1e-9 * 1e9f64.powf(random.unit()));
-        // The last habit is a long and idle path of which pairs tell the line only after a while.
-        let (habit, told_at) = (random.below(4), random.below(2000));
+        // The last habit is a long path that becomes idle, whose program has little to send, and of which pairs tell the line late.
+        let (habit, calm_at) = (random.below(4), random.below(400));
+        let told_at = calm_at + random.below(300);
         for step in 0..2000 {
             now = now.after(if habit == 0 { span(&mut random) } else { Span::from_us(1 + random.below(2000)) });
-            let acked = random.below(4) * u64::from(MSS);
+            let packets = match habit {
+                3 if step == told_at => 2,
+                3 => random.below(40) / 39,
+                _ => random.below(4),
+            };
+            let acked = packets * u64::from(MSS);
             unacked += acked;
             let smoothed_rtt = match habit {
                 1 => span(&mut random),
@@ -238,17 +244,17 @@ fn no_report_makes_it_panic() {
             };
             let delay_ns = match habit {
                 2 => random.next_u64() as i64 >> 20,
-                3 => 5_000_000,
+                3 if step >= calm_at => 5_000_000,
                 _ => 5_000_000 + random.below(40_000) as i64,
             };
             controller.on_ack(&AckSample {
                 now,
                 unacked,
-                next: unacked + random.below(100) * u64::from(MSS),
+                next: unacked + random.below(if habit == 3 { 3 } else { 100 }) * u64::from(MSS),
                 rtt: Some(smoothed_rtt),
                 delay: Some(OneWayDelay::from_ns(delay_ns)),
                 hold: if habit == 3 {
-                    (step >= told_at).then(|| Span::from_ns(100))
+                    (step == told_at).then(|| Span::from_us(2))
                 } else {
                     (random.below(3) > 0).then(|| span(&mut random))
                 },
