@@ -1,5 +1,6 @@
 //! Signals: the first Ctrl-C asks what runs to stop, the second ends the process.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -37,8 +38,9 @@ fn catch(kept: &'static str, ends: &'static [i32], mut hangup: impl FnMut() + Se
                     std::process::exit(130);
                 }
                 // At once, and before the process can end because of it: otherwise half of the line may be all that is seen.
+                // Nobody may read it any more: `eprint!` would panic, and this thread with it.
                 let line = format!("\ninterrupted: stopping{kept} (again to stop at once)\n");
-                eprint!("{line}");
+                let _ = std::io::stderr().write_all(line.as_bytes());
                 INTERRUPTED.store(true, Ordering::Relaxed);
             }
         });

@@ -807,6 +807,15 @@ fn a_sender_without_credits_says_so() {
     }
 }
 
+/// A receiver whose messages nobody reads any more ends when it is asked to.
+#[test]
+fn a_receiver_without_a_reader_stops() {
+    let Receiver { mut child, stderr, .. } = Receiver::new(&["--plain"]);
+    drop((stderr, child.stdout.take()));
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
 /// Ctrl-C promises nothing that is not so: a receiver that waits has nothing to keep.
 #[test]
 fn an_interrupted_receiver_stops() {
