@@ -12,7 +12,10 @@ use pliant_proto::transport::any::AnyTransport;
 use super::buffers::{BufferedApplication, Buffers, SharedConnection, Status};
 use super::report::Delivery;
 use super::shared_node::SharedNode;
-use crate::bundle::{BundleApplication, BundleDriver, BundleSession, BundleStatus, NodeApplication, SharedBundle};
+use crate::bundle::{
+    BundleApplication, BundleDriver, BundleSession, BundleStatus, NodeApplication, SharedBundle, produce_all,
+    take_called,
+};
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{ConnectionHandler, Session};
@@ -212,7 +215,7 @@ impl Connections {
                 Some(connection) if closing => {
                     // The peer is told; a socket that fails is noticed in the next iteration.
                     let _ = driver.close(connection, 0, "");
-                    self.calling_bundles.retain(|(calling, _)| *calling != connection);
+                    take_called(&mut self.calling_bundles, connection);
                     self.end_bundle(&bundle, Closed::Failed("it was closed".into()));
                 }
                 Some(connection) => {
@@ -228,19 +231,9 @@ impl Connections {
                 None => {}
             }
         }
-        let here: Vec<ConnectionId> = driver.connections().collect();
-        for connection in here {
-            let Some(session) = driver.session(connection) else { continue };
-            let NodeApplication::Bundle(application) = &session.application else { continue };
-            let (bytes, over) = application.produce(session.sender_statistics(), session.receiver_statistics());
-            let bundle = application.bundle.clone();
-            if bytes > 0 {
-                driver.command(connection, Command::Send { bytes });
-            }
-            if over {
-                let _ = driver.close(connection, 0, "");
-                self.end_bundle(&bundle, Closed::Failed("nobody holds it any more".into()));
-            }
+        for (connection, bundle) in produce_all(driver, |_, _| ()) {
+            let _ = driver.close(connection, 0, "");
+            self.end_bundle(&bundle, Closed::Failed("nobody holds it any more".into()));
         }
     }
 
@@ -371,9 +364,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
     fn open(&mut self, now: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {
         match event {
             Event::Connected { answer } => {
-                let bundle = self.calling_bundles.iter().position(|(calling, _)| *calling == connection);
-                if let Some(at) = bundle {
-                    let (_, bundle) = self.calling_bundles.swap_remove(at);
+                if let Some(bundle) = take_called(&mut self.calling_bundles, connection) {
                     let answer = Answer::decode(&answer).filter(|answer| answer.protocol == Protocol::Tcp);
                     let session = answer.and_then(|_| self.session_of_bundle(&bundle, self.node.flow().mtu));
                     if session.is_none() {
@@ -381,8 +372,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
                     }
                     return session;
                 }
-                let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
-                let (_, shared) = self.calling.swap_remove(at);
+                let shared = take_called(&mut self.calling, connection)?;
                 let offers = self.node.flow().offers();
                 let answer = Answer::decode(&answer).filter(|answer| offers.contains(&answer.protocol));
                 let session =
@@ -413,13 +403,10 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {
-        let bundle = self.calling_bundles.iter().position(|(calling, _)| *calling == connection);
-        if let Some(at) = bundle {
-            let (_, bundle) = self.calling_bundles.swap_remove(at);
+        if let Some(bundle) = take_called(&mut self.calling_bundles, connection) {
             self.end_bundle(&bundle, why.clone());
         }
-        let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
-        let calling = calling.map(|at| self.calling.swap_remove(at).1);
+        let calling = take_called(&mut self.calling, connection);
         // A peer that has all it wants may close in the iteration in which the flow ends.
         let standing = session.and_then(|session| {
             match &session.application {

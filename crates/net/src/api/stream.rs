@@ -12,8 +12,8 @@ use super::handle::Handle;
 use super::report::Report;
 
 /// An encrypted byte stream both ways, by a flow of its own or in a [`Bundle`](super::Bundle). Dropped, it is closed once what
-/// was written before a shutdown is across. In a bundle a stream that was
-/// not shut down before is reset, unless it was read to its end and nothing was written to it.
+/// was written before a shutdown is across. A stream of a bundle that was not shut down before is reset, unless it was read to
+/// its end and nothing was written to it.
 pub struct Stream {
     by: By,
 }

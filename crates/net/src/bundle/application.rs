@@ -5,16 +5,50 @@ use std::sync::Arc;
 
 use pliant_proto::packet::ByteRange;
 use pliant_proto::transport::any::{AnyRequest, AnyTransport};
-use pliant_proto::transport::{Event as TransportEvent, Statistics};
+use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
 use super::shared::{SharedBundle, SharedBundles};
 use crate::api::buffers::BufferedApplication;
+use crate::connection::ConnectionId;
 use crate::driver::{Application, Driver, PayloadLocation, Session};
 
 /// The driver of a socket with bundles on it.
 pub(crate) type BundleDriver = Driver<AnyTransport, NodeApplication>;
 /// One of its sessions.
 pub(crate) type BundleSession = Session<AnyTransport, NodeApplication>;
+
+/// Takes whom a connection was called for, if the call is in the list.
+pub(crate) fn take_called<T>(calling: &mut Vec<(ConnectionId, T)>, connection: ConnectionId) -> Option<T> {
+    let at = calling.iter().position(|(called, _)| *called == connection)?;
+    Some(calling.swap_remove(at).1)
+}
+
+/// Gives transports what their bundles have to say, and `note`s what those of other flows have counted. Returns the
+/// connections of bundles that are over.
+pub(crate) fn produce_all(
+    driver: &mut BundleDriver,
+    note: impl Fn(&BufferedApplication, Statistics),
+) -> Vec<(ConnectionId, Arc<SharedBundle>)> {
+    let mut over = Vec::new();
+    let here: Vec<ConnectionId> = driver.connections().collect();
+    for connection in here {
+        let Some(session) = driver.session(connection) else { continue };
+        let (sender, receiver) = (session.sender_statistics(), session.receiver_statistics());
+        match &session.application {
+            NodeApplication::Bundle(application) => {
+                let (bytes, is_over) = application.produce(sender, receiver);
+                if is_over {
+                    over.push((connection, application.bundle.clone()));
+                }
+                if bytes > 0 {
+                    driver.command(connection, Command::Send { bytes });
+                }
+            }
+            NodeApplication::Buffered(application) => note(application, sender),
+        }
+    }
+    over
+}
 
 /// A bundle's end of its connection.
 pub(crate) struct BundleApplication {

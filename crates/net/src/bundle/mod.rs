@@ -21,7 +21,9 @@ mod relays;
 mod shared;
 mod stream;
 
-pub(crate) use application::{BundleApplication, BundleDriver, BundleSession, NodeApplication};
+pub(crate) use application::{
+    BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called,
+};
 pub use change::ChangeBytes;
 pub use class::BundleClass;
 pub use frame::{MAX_HEADER_BYTES, StreamId};

@@ -10,7 +10,7 @@ use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::{Command, Statistics};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication};
+use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called};
 use super::class::{BundleClass, invalid};
 use super::frame::MAX_HEADER_BYTES;
 use super::message_flows::{MessageCall, MessageFlow, MessageToken};
@@ -405,27 +405,11 @@ impl Connections<'_> {
             }
         }
         self.serve_messages(driver);
-        let here: Vec<ConnectionId> = driver.connections().collect();
-        for connection in here {
-            let Some(session) = driver.session(connection) else { continue };
-            let (sender, receiver) = (session.sender_statistics(), session.receiver_statistics());
-            let (bundle, (bytes, over)) = match &session.application {
-                NodeApplication::Bundle(application) => {
-                    (application.bundle.clone(), application.produce(sender, receiver))
-                }
-                NodeApplication::Buffered(application) => {
-                    application.0.lock().sender = sender;
-                    continue;
-                }
-            };
-            if bytes > 0 {
-                driver.command(connection, Command::Send { bytes });
-            }
-            if over {
-                // A socket that has failed fails in the loop as well.
-                let _ = driver.close(connection, 0, "its class has changed");
-                self.end(&bundle, Closed::Failed("its class has changed".into()));
-            }
+        let note = |application: &BufferedApplication, sender| application.0.lock().sender = sender;
+        for (connection, bundle) in produce_all(driver, note) {
+            // A socket that has failed fails in the loop as well.
+            let _ = driver.close(connection, 0, "its class has changed");
+            self.end(&bundle, Closed::Failed("its class has changed".into()));
         }
     }
 
@@ -450,7 +434,7 @@ impl Connections<'_> {
             };
             if abandoned {
                 drop(buffers);
-                self.calling_messages.retain(|(calling, _)| *calling != connection);
+                take_called(&mut self.calling_messages, connection);
                 // A socket that has failed fails in the loop as well.
                 let _ = driver.close(connection, 0, "");
                 continue;
@@ -581,9 +565,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<BundleSession> {
         match event {
             Event::Connected { answer } => {
-                let calling = self.calling_messages.iter().position(|(calling, _)| *calling == connection);
-                if let Some(at) = calling {
-                    let (_, flow) = self.calling_messages.swap_remove(at);
+                if let Some(flow) = take_called(&mut self.calling_messages, connection) {
                     let takes = Answer::decode(&answer).is_some_and(|answer| answer.protocol == Protocol::Atp);
                     let session = if takes { self.receive_messages(&flow) } else { None };
                     if session.is_none() {
@@ -591,8 +573,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                     }
                     return session;
                 }
-                let at = self.calling.iter().position(|(calling, _)| *calling == connection)?;
-                let (_, bundle) = self.calling.swap_remove(at);
+                let bundle = take_called(&mut self.calling, connection)?;
                 let class = self.thread.shared.class(&bundle.key.1);
                 let session = Answer::decode(&answer)
                     .filter(|answer| answer.protocol == Protocol::Tcp)
@@ -634,13 +615,10 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {
-        let calling = self.calling.iter().position(|(calling, _)| *calling == connection);
-        let calling = calling.map(|at| self.calling.swap_remove(at).1);
-        let called = self.calling_messages.iter().position(|(calling, _)| *calling == connection);
-        if let Some(at) = called {
-            self.calling_messages.swap_remove(at).1.connection.lock().close(why.clone());
+        if let Some(flow) = take_called(&mut self.calling_messages, connection) {
+            flow.connection.lock().close(why.clone());
         }
-        let mut bundle = calling;
+        let mut bundle = take_called(&mut self.calling, connection);
         match session.map(|session| session.application) {
             Some(NodeApplication::Bundle(application)) => bundle = Some(application.bundle),
             Some(NodeApplication::Buffered(application)) => application.0.lock().close(why.clone()),

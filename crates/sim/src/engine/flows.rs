@@ -252,26 +252,9 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens a flow on `path`, whose reverse is the way back; returns its initiator.
     pub(super) fn open(&mut self, id: u64, spec: FlowSpec, path: &[LinkId]) -> EndpointId {
-        let Opened { initiator, responder, ideal_fct, messages, pinned, group, object, push } =
-            (self.open)(&spec, path);
-        let content = messages.map_or(Content::Bytes, Content::Messages);
-        let slot = Slot {
-            in_flight: 0,
-            drops: 0,
-            delivered_bytes: 0,
-            unwritten: 0,
-            received: None,
-            finished: false,
-            group,
-            pinned,
-            content,
-            id,
-            object,
-            push,
-            spec,
-            ideal_fct,
-        };
-        self.place(slot, (initiator, responder), path)
+        let mut opened = (self.open)(&spec, path);
+        let content = opened.messages.take().map_or(Content::Bytes, Content::Messages);
+        self.place(id, spec, content, opened, path)
     }
 
     /// Whether the flows of a group share one between the same hosts.
@@ -296,6 +279,17 @@ impl<'a, T: Transport> Flows<'a, T> {
 
     /// Opens the bundle of a flow that is the first of it.
     fn open_bundle(&mut self, id: u64, spec: FlowSpec, opened: Opened<T>, path: &[LinkId]) -> EndpointId {
+        let content = Content::Bundle(Box::new(Bundle::new(self.segment)));
+        // Objects and closed loops are its flows' own.
+        let opened = Opened { object: None, push: None, ..opened };
+        let initiator = self.place(id, FlowSpec { again: None, ..spec }, content, opened, path);
+        self.bundles.insert(key_of(&spec), initiator.flow());
+        initiator
+    }
+
+    /// Puts a new flow into a free slot; returns its initiator.
+    fn place(&mut self, id: u64, spec: FlowSpec, content: Content, opened: Opened<T>, path: &[LinkId]) -> EndpointId {
+        let Opened { initiator, responder, ideal_fct, messages: _, pinned, group, object, push } = opened;
         let slot = Slot {
             in_flight: 0,
             drops: 0,
@@ -303,22 +297,15 @@ impl<'a, T: Transport> Flows<'a, T> {
             unwritten: 0,
             received: None,
             finished: false,
-            group: opened.group,
-            pinned: opened.pinned,
-            content: Content::Bundle(Box::new(Bundle::new(self.segment))),
+            group,
+            pinned,
+            content,
             id,
-            object: None,
-            push: None,
-            spec: FlowSpec { again: None, ..spec },
-            ideal_fct: opened.ideal_fct,
+            object,
+            push,
+            spec,
+            ideal_fct,
         };
-        let initiator = self.place(slot, (opened.initiator, opened.responder), path);
-        self.bundles.insert(key_of(&spec), initiator.flow());
-        initiator
-    }
-
-    /// Puts a new flow into a free slot; returns its initiator.
-    fn place(&mut self, slot: Slot, (initiator, responder): (T, T), path: &[LinkId]) -> EndpointId {
         let endpoint = |transport| Endpoint { transport, armed: Instant::MAX };
         let number = self.free.pop().unwrap_or(self.slots.len() as u32);
         let initiator_id = EndpointId::new(number, Side::Initiator);
