@@ -24,8 +24,8 @@ pub enum CheckDepth {
     Content,
 }
 
-/// Writes the list of the files that are in `folder`.
-pub(super) fn write_checksums(folder: &Path) -> Result<(), OutputError> {
+/// Writes the list of the files that are in `folder`; returns it.
+pub(super) fn write_checksums(folder: &Path) -> Result<String, OutputError> {
     let mut text = String::new();
     for name in files::OF_A_RUN {
         let path = folder.join(name);
@@ -35,7 +35,8 @@ pub(super) fn write_checksums(folder: &Path) -> Result<(), OutputError> {
         let (bytes, checksum) = of_file(&path).map_err(OutputError::io("read", &path))?;
         text.push_str(&line(name, bytes, checksum));
     }
-    write_text(&folder.join(files::CHECKSUMS), &text)
+    write_text(&folder.join(files::CHECKSUMS), &text)?;
+    Ok(text)
 }
 
 /// The line of a file.

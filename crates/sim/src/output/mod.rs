@@ -71,7 +71,7 @@ pub fn write_point(
 ) -> Result<(), OutputError> {
     folder::write_whole(dir, options.force, |folder| {
         write_run_files(folder, run, resolved_scenario_toml, options.identify)?;
-        checksums::write_checksums(folder)
+        checksums::write_checksums(folder).map(drop)
     })
 }
 
@@ -94,9 +94,9 @@ pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError>
     folder::write_whole(dir, true, |folder| {
         let write = |(name, bytes): &(&str, &[u8])| write_file(&folder.join(name), |out| out.write_all(bytes));
         files.iter().filter(|file| !is_list(file)).try_for_each(write)?;
-        checksums::write_checksums(folder)?;
+        let written = checksums::write_checksums(folder)?;
         match files.iter().find(is_list) {
-            Some((name, list)) if fs::read(folder.join(name)).ok().as_deref() != Some(*list) => {
+            Some((name, list)) if *list != written.as_bytes() => {
                 malformed(format!("its files are not those of its {name}"))
             }
             _ => Ok(()),
