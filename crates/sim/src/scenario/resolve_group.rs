@@ -141,14 +141,8 @@ fn check_bundle(group: &GroupKeys) -> Result<(), KeyError> {
         return Ok(());
     }
     if !group.transport.traits().bundles {
-        let who: Vec<_> = TransportName::all_built_in().filter(|name| name.traits().bundles).collect();
-        let who: Vec<_> = who.into_iter().map(TransportName::name).collect();
-        let why = format!(
-            "{} does not carry several flows in one stream of bytes (these do: {})",
-            group.transport.name(),
-            who.join(", ")
-        );
-        return refuse("bundle", why);
+        let (name, who) = (group.transport.name(), these_do(|name| name.traits().bundles));
+        return refuse("bundle", format!("{name} does not carry several flows in one stream of bytes ({who})"));
     }
     if group.messages.is_some() {
         return refuse("messages", "a bundle carries bytes of its flows in turn: not with `bundle`".to_owned());
@@ -276,12 +270,17 @@ fn messages(group: &GroupKeys, name: &str, seed: u64, mss: u16) -> Result<Option
     Ok(messages.or_else(|| group.transport.traits().sends_messages.then(|| Messages::cut(mss))))
 }
 
+/// Which transports do what one does not.
+fn these_do(what: impl Fn(&TransportName) -> bool) -> String {
+    let who: Vec<_> = TransportName::all().into_iter().filter(what).map(TransportName::name).collect();
+    format!("these do: {}", who.join(", "))
+}
+
 fn contract_error(document: &Document, name: &str, transport: TransportName, why: ContractError) -> ScenarioError {
     let (ContractError::OutOfRange(field)
     | ContractError::NotHonoured(field)
     | ContractError::NoEffect(field)
     | ContractError::Contradiction(field, _)) = why;
-    let honours = |field: Field| TransportName::all().into_iter().filter(move |name| name.honours().contains(&field));
     let why = match why {
         ContractError::OutOfRange(_) | ContractError::NoEffect(_) | ContractError::Contradiction(..) => why.to_string(),
         ContractError::NotHonoured(Field::MinDelivery) if !transport.traits().takes_messages => {
@@ -291,8 +290,7 @@ fn contract_error(document: &Document, name: &str, transport: TransportName, why
             format!("{} honours {field} only with a table [traffic.{name}.reflex]", transport.name())
         }
         ContractError::NotHonoured(field) => {
-            let who: Vec<_> = honours(field).map(TransportName::name).collect();
-            let who = format!("these do: {}", who.join(", "));
+            let who = these_do(|name| name.honours().contains(&field));
             format!("{} does not honour {field} ({who})", transport.name())
         }
     };

@@ -2,25 +2,10 @@
 
 use pliant_sim::results::RunResult;
 
-use crate::scenarios::run_with;
+use crate::scenarios::{DROP_TAIL_LINE, GREEDY, run_with};
 
-/// A line of 100 Mbit/s; `foreground` and `background` are groups of flows between two pairs of hosts.
-const NETWORK: &str = r#"
-duration = "12s"
-warmup = "0s"
-drain = "0s"
-host_jitter = "20us"
-[topology]
-kind = "dumbbell"
-pairs = 2
-edge_link = { rate = "1Gbit/s", delay = "10us" }
-bottleneck_link = { rate = "100Mbit/s", delay = "30us" }
-[queues]
-plan = "drop-tail"
-limit = "500kB"
-[host_queues]
-plan = "drop-tail"
-limit = "10000 packets"
+/// The flow under test, from host 1 to host 3.
+const BACKGROUND: &str = r#"
 [traffic.background]
 kind = "flows"
 flows = [{ source = 1, destination = 3 }]
@@ -41,14 +26,6 @@ transport = "kernel"
 tcp = { handshake = false }
 "#;
 
-/// One flow that takes what it gets.
-const GREEDY: &str = r#"
-[traffic.foreground]
-kind = "flows"
-flows = [{ source = 0, destination = 2 }]
-transport = "kernel"
-"#;
-
 const LEDBAT: [&str; 2] = ["traffic.background.transport=ledbat++", "traffic.background.contract.min_share=1"];
 /// Payload of the line in 12 s.
 const LINE_BYTES: f64 = 12.5e6 * 12.0 * 1460.0 / 1538.0;
@@ -64,7 +41,7 @@ fn of_foreground(result: &RunResult) -> f64 {
 }
 
 fn beside(foreground: &str, changes: &[&str]) -> (f64, f64) {
-    let result = run_with(&format!("{NETWORK}{foreground}"), changes);
+    let result = run_with(&format!("{DROP_TAIL_LINE}{BACKGROUND}{foreground}"), changes);
     let both = (of_foreground(&result), of_background(&result));
     println!("foreground {:.3}, background {:.3} of the line: {changes:?}", both.0, both.1);
     both

@@ -10,7 +10,7 @@ use pliant_proto::time::Instant;
 use pliant_sim::results::{FlowRow, FlowState, RunResult};
 
 use crate::common::cases;
-use crate::scenarios::{resolve_with, run_resolved, run_with, try_resolve};
+use crate::scenarios::{DROP_TAIL_LINE, GREEDY, resolve_with, run_resolved, run_with, try_resolve};
 
 /// A line of 1 Gbit/s. `many` are 64 flows from host 1 to host 3, `single` is one from host 0 to host 2.
 const LINE: &str = r#"
@@ -62,35 +62,13 @@ fn a_bundle_of_64_flows_takes_what_one_flow_takes() {
     assert!(share > 0.95, "{share}, 64/65 = 0.985");
 }
 
-/// A line of 100 Mbit/s with a greedy CUBIC flow in a buffer of a bandwidth-delay product and more.
-const BESIDE_CUBIC: &str = r#"
-duration = "12s"
-drain = "0s"
-host_jitter = "20us"
-[topology]
-kind = "dumbbell"
-pairs = 2
-edge_link = { rate = "1Gbit/s", delay = "10us" }
-bottleneck_link = { rate = "100Mbit/s", delay = "30us" }
-[queues]
-plan = "drop-tail"
-limit = "500kB"
-[host_queues]
-plan = "drop-tail"
-limit = "10000 packets"
-[traffic.single]
-kind = "flows"
-flows = [{ source = 0, destination = 2 }]
-transport = "kernel"
-"#;
-
 /// The promise is to the sum: 64 flows of `bounded` in a bundle keep what one flow of `bounded` keeps beside CUBIC, within a
 /// tenth. Without the bundle, each of the 64 is promised half of a CUBIC flow's rate.
 #[test]
 fn the_promise_is_to_the_sum() {
     let keys = "transport = \"bounded\"\ncontract = { min_share = 0.5 }\ntcp = { min_rto = \"200ms\", rack = true, prr = true }";
-    let one = share_of_many(&run_with(&format!("{BESIDE_CUBIC}{}", many(1, keys)), &[]));
-    let bundle = format!("{BESIDE_CUBIC}{}", many(64, &format!("bundle = true\n{keys}")));
+    let one = share_of_many(&run_with(&format!("{DROP_TAIL_LINE}{GREEDY}{}", many(1, keys)), &[]));
+    let bundle = format!("{DROP_TAIL_LINE}{GREEDY}{}", many(64, &format!("bundle = true\n{keys}")));
     let bundled = share_of_many(&run_with(&bundle, &[]));
     let apart = share_of_many(&run_with(&bundle, &["traffic.many.bundle=false"]));
     println!("one {one:.3}, 64 in a bundle {bundled:.3}, 64 apart {apart:.3}");

@@ -4,7 +4,7 @@ use pliant_proto::rng::Stream;
 use pliant_proto::time::Span;
 use pliant_sim::results::{FlowRow, RunResult};
 
-use crate::scenarios::{resolve_with, run_resolved, run_with, try_resolve};
+use crate::scenarios::{GREEDY, resolve_with, run_resolved, run_with, try_resolve};
 
 /// A drop-tail line between two pairs of hosts, and one transfer over it.
 const NETWORK: &str = r#"
@@ -29,14 +29,6 @@ flows = [{ source = 1, destination = 3, size = "30MB" }]
 transport = "bounded"
 contract = { min_share = 0.0 }
 tcp = { min_rto = "200ms", rack = true, prr = true }
-"#;
-
-/// One flow that takes what it gets.
-const GREEDY: &str = r#"
-[traffic.foreground]
-kind = "flows"
-flows = [{ source = 0, destination = 2 }]
-transport = "kernel"
 "#;
 
 fn transfer(result: &RunResult) -> &FlowRow {

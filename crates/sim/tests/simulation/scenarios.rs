@@ -7,6 +7,33 @@ use pliant_sim::results::{FlowRow, FlowState, RunResult};
 use pliant_sim::run::run;
 use pliant_sim::scenario::{Override, Resolved, Scenario, ScenarioError};
 
+/// 12 s on a drop-tail line of 100 Mbit/s between two pairs of hosts, with a buffer of more than a bandwidth-delay product.
+pub(crate) const DROP_TAIL_LINE: &str = r#"
+duration = "12s"
+warmup = "0s"
+drain = "0s"
+host_jitter = "20us"
+[topology]
+kind = "dumbbell"
+pairs = 2
+edge_link = { rate = "1Gbit/s", delay = "10us" }
+bottleneck_link = { rate = "100Mbit/s", delay = "30us" }
+[queues]
+plan = "drop-tail"
+limit = "500kB"
+[host_queues]
+plan = "drop-tail"
+limit = "10000 packets"
+"#;
+
+/// One flow that takes what it gets, from host 0 to host 2.
+pub(crate) const GREEDY: &str = r#"
+[traffic.foreground]
+kind = "flows"
+flows = [{ source = 0, destination = 2 }]
+transport = "kernel"
+"#;
+
 /// The scenario `text` under `changes`, each as `KEY=VALUE`.
 pub(crate) fn resolve_with(text: &str, changes: &[&str]) -> Resolved {
     let changes: Vec<_> = changes.iter().map(|change| Override::parse("--set", change).expect("KEY=VALUE")).collect();

@@ -25,6 +25,7 @@ pub(super) struct FairRate {
     /// The virtual flow's rounds so far: its window of data is acknowledged as one.
     rounds: u64,
     round_began: Instant,
+    /// Marks before this are of packets that were under way at the last cut.
     no_cut_before: Instant,
     /// Bytes acknowledged in this round, those of them marked, and whether any were lost.
     acked: u64,

@@ -36,6 +36,7 @@ pub struct TwoClassSender<C> {
     acked: u64,
     released: u64,
     finish: bool,
+    /// Once it is finished, its end is one that it will reach.
     has_end: bool,
     finished: bool,
     /// When the end of the stream is sent without data, or sent again.
@@ -94,7 +95,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
         (self.guarantee.sent_bytes(), self.scavenger.sent_bytes())
     }
 
-    /// What is written has no end within the time that counts, so the flow may owe nothing.
+    /// A flow that runs until the experiment ends. It may owe nothing, however much is written.
     pub fn without_end(self) -> Self {
         Self { has_end: false, ..self }
     }
@@ -106,7 +107,8 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.ledger.set_fair_rate(rate);
     }
 
-    /// The flow's fair rate in bytes of payload per second, as estimated in the last interval.
+    /// The flow's fair rate in bytes of payload per second, as estimated in the last interval; for experiments.
+    #[doc(hidden)]
     pub fn fair_rate(&self) -> f64 {
         self.ledger.fair()
     }

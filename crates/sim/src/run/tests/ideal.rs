@@ -1,13 +1,15 @@
 //! What no estimator and no packets bound: REFLEX's workloads as a fluid whose flows always have the rates that a policy
 //! gives them, at once and exactly.
 //!
-//! `cargo test --release -p pliant-sim --lib ideal -- --ignored --nocapture`, with scenario files in `PLIANT_IDEAL`, separated by `;`.
+//! `cargo test --release -p pliant-sim --lib ideal_policies -- --ignored --nocapture`, with scenario files in `PLIANT_IDEAL`,
+//! separated by `;`. Paths are relative to crates/sim.
 //!
 //! Every flexible flow first gets what its policy asks for, then regular flows share what is left, then flexible flows what
 //! is left of that; each time by max-min.
 
 use std::path::Path;
 
+use super::perfect::{capacities, mean_and_p99, part_below};
 use super::*;
 use crate::oracle::max_min::{FlowDemand, max_min};
 use crate::scenario::Scenario;
@@ -100,8 +102,9 @@ fn fluid(links: &[usize], flexible: bool, arrival: f64, bytes: f64) -> Fluid<'_>
 }
 
 /// One link of 1, a regular flow of 1 and a flexible flow of 1 from the start. By hand: equal rates end both after 2. With a
-/// half always, the regular flow has 3/4 until 4/3; then two thirds of the flexible flow are left. At the latest time, with a
-/// half: the regular flow has the link until the flexible one owes what it can still earn, a half of 1, which is after 2.
+/// half always, the regular flow has 3/4 until 4/3; then two thirds of the flexible flow are left. At the latest time with a half
+/// it has nothing until the regular flow ends at 1, when it owes 1/4 and could still earn 1/2. With 0.8 it owes 0.8 t/2 at time t and
+/// can earn 0.2: the same at 1/2. From then on both have a half until the regular flow ends at 3/2.
 #[test]
 fn known_rates() {
     let ends = |policy| {
@@ -117,6 +120,7 @@ fn known_rates() {
     close(ends(Policy::Nothing), (1.0, 2.0, 1.0 / 1.5));
     close(ends(Policy::Always(0.5)), (4.0 / 3.0, 2.0, 1.0 / (2.0 / 3.0 + 2.0 / 3.0)));
     close(ends(Policy::Latest(0.5)), (1.0, 2.0, 1.0 / 1.5));
+    close(ends(Policy::Latest(0.8)), (1.5, 2.0, 0.8));
 }
 
 /// A line for each policy: speed-up of regular flows in mean and 99th percentile, flexible flows below 0.8, and their least share.
@@ -128,9 +132,7 @@ fn ideal_policies() {
     {
         let text = std::fs::read_to_string(file).unwrap();
         let scenario = Scenario::parse(&text, Path::new(file)).unwrap().resolve().unwrap();
-        let payload = Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio();
-        let links = scenario.topology.links();
-        let capacities: Vec<f64> = links.iter().map(|link| link.rate.bits_per_sec() as f64 / 8.0 * payload).collect();
+        let (links, capacities) = (scenario.topology.links(), capacities(&scenario));
         let specs: Vec<_> = scenario.traffic().unwrap().collect();
         // A star: a host's own link up, and one down.
         let path = |source: u32, destination: u32| {
@@ -162,13 +164,12 @@ fn ideal_policies() {
             serve(&capacities, &mut flows, policy, 1e-3, scenario.spec.duration.as_secs_f64());
             flows.retain(|flow| (from..until).contains(&flow.arrival));
             let done = |flow: &&Fluid<'_>| !flow.flexible && !flow.completed.is_nan();
-            let mut times: Vec<f64> = flows.iter().filter(done).map(|flow| flow.completed - flow.arrival).collect();
-            times.sort_by(f64::total_cmp);
-            let mean = times.iter().sum::<f64>() / times.len() as f64;
-            let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+            let times = flows.iter().filter(done).map(|flow| flow.completed - flow.arrival).collect();
+            let (mean, p99) = mean_and_p99(times);
             let shares: Vec<f64> =
                 flows.iter().filter(|flow| flow.flexible).map(|flow| flow.served / flow.entitled).collect();
-            let below = shares.iter().filter(|share| **share < 0.8 - 1e-3).count() as f64 / shares.len() as f64;
+            // The steps of time leave a promise that is just kept a little below.
+            let below = part_below(&shares, 0.8 - 1e-3);
             let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
             let (normal_mean, normal_p99) = *normal.get_or_insert((mean, p99));
             let (mean, p99) = (normal_mean / mean, normal_p99 / p99);

@@ -1,7 +1,7 @@
 //! What bounds `bounded-two-class`: the same scenario with senders that know their true fair rate.
 //!
 //! `cargo test -p pliant-sim --lib perfect -- --ignored --nocapture`, with scenario files and overrides in `PLIANT_PERFECT`:
-//! `FILE KEY=VALUE KEY=VALUE; FILE ...`. The first of them is what others' speed-ups are taken over.
+//! `FILE KEY=VALUE KEY=VALUE; FILE ...`, relative to crates/sim. The first of them is what others' speed-ups are taken over.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -103,11 +103,26 @@ impl Transport for Known {
     }
 }
 
+/// Bytes of payload per second of each link.
+pub(super) fn capacities(scenario: &Resolved) -> Vec<f64> {
+    let payload = Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio();
+    scenario.topology.links().iter().map(|link| link.rate.bits_per_sec() as f64 / 8.0 * payload).collect()
+}
+
+/// Mean and 99th percentile.
+pub(super) fn mean_and_p99(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    (times.iter().sum::<f64>() / times.len() as f64, times[(times.len() * 99).div_ceil(100) - 1])
+}
+
+/// The part of the flows whose share is below `bound`.
+pub(super) fn part_below(shares: &[f64], bound: f64) -> f64 {
+    shares.iter().filter(|share| **share < bound).count() as f64 / shares.len() as f64
+}
+
 /// Runs with senders that are told their fair rate; if `told` is false, with others, whose estimates after `settled` are noted.
 fn run_known(scenario: &Resolved, told: bool, settled: Instant) -> (RunResult, Vec<f64>) {
-    let payload = Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio();
-    let links = scenario.topology.links();
-    let capacities = links.iter().map(|link| link.rate.bits_per_sec() as f64 / 8.0 * payload).collect();
+    let capacities = capacities(scenario);
     let world = Rc::new(RefCell::new(World { capacities, settled, ..World::default() }));
     let adapt = |opened: Opened<AnyTransport>, path: &[LinkId]| {
         let flow = {
@@ -130,18 +145,16 @@ fn run_known(scenario: &Resolved, told: bool, settled: Instant) -> (RunResult, V
 fn summary(result: &RunResult) -> (f64, f64, f64, usize) {
     let group = |name: &str| result.groups.iter().position(|group| group.name == name).unwrap() as u16;
     let (regular, flexible) = (group("regular"), group("flexible"));
-    let mut times: Vec<f64> = result
+    let times = result
         .flows
         .iter()
         .filter(|flow| flow.group == regular)
         .filter_map(|flow| flow.fct().map(|fct| fct.as_secs_f64() * 1e3))
         .collect();
-    times.sort_by(f64::total_cmp);
+    let (mean, p99) = mean_and_p99(times);
     let shares: Vec<f64> =
         result.flows.iter().filter(|flow| flow.group == flexible).filter_map(|flow| flow.fair_share.get()).collect();
-    let below = shares.iter().filter(|share| **share < 0.8).count() as f64 / shares.len() as f64;
-    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
-    (times.iter().sum::<f64>() / times.len() as f64, p99, below, shares.len())
+    (mean, p99, part_below(&shares, 0.8), shares.len())
 }
 
 /// Prints a line for each run. A file with `!` before it is one whose senders know.
