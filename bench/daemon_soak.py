@@ -39,6 +39,7 @@ DOWN_EVERY, DOWN_SECONDS = 60, 2
 # Of connections' descriptors, of which some are always opening or closing.
 MORE_DESCRIPTORS = 16
 
+
 def connect(door):
     """A connection to the service through a door: a forward's port, or the proxy's by SOCKS5 or by CONNECT."""
     if door in DOORS:
