@@ -119,3 +119,22 @@ fn a_promised_rate_is_kept() {
     assert!(taken >= 0.95 * 0.2 / 0.949, "{taken}");
     assert!(left >= 0.7, "{left}");
 }
+
+/// Random flows of 50 kB load three tenths of a line of 50 Mbit/s, whose trickle is a packet in 15 ms. The background takes a third
+/// of what they leave.
+#[test]
+fn a_slow_line_is_shared() {
+    let flows = r#"
+[traffic.foreground]
+kind = "poisson"
+sources = [0]
+destinations = [2]
+size = "50kB"
+rate_per_s = 36.0
+transport = "kernel"
+tcp = { handshake = false }
+"#;
+    let (others, taken) = beside(flows, &["topology.bottleneck_link.rate=50Mbit/s", "queues.limit=300kB"]);
+    let left = 0.5 - others;
+    assert!(taken >= left / 3.0, "{taken} of {left}");
+}

@@ -109,12 +109,15 @@ const LONGEST_DRAIN: f64 = 0.02;
 /// Fraction taken of what others leave, and fraction of the line left free beyond that.
 const TAKEN: f64 = 0.9;
 const LEFT_FREE: f64 = 0.1;
-/// Others' share of the line is a mean over this many times `quiet`. It is known after this many times and packets.
+/// Others' share of the line is a mean over this many times `quiet`, and over as many packets of the trickle as are needed. It is
+/// known after this many times and packets.
 const SHARE_MEMORY: f64 = 16.0;
 const SHARE_WATCH: f64 = 4.0;
 const SHARE_SAMPLES: u32 = 16;
-/// If packets wait for this many times `quiet` in a row, the queue is a standing one.
+/// If packets wait for this many times `quiet` in a row, and for this many packets of the trickle, the queue is a standing one. The
+/// trickle of a slow line has few packets in that time, and a transfer of others outlasts them.
 const LONGEST_WAIT: f64 = 2.0;
+const LONGEST_WAIT_PACKETS: f64 = 20.0;
 /// A queue below this fraction of what the flow itself may have made counts as empty.
 const EMPTY: f64 = 0.3;
 /// What others leave is taken only if it is at least this many times the trickle.
@@ -230,12 +233,14 @@ impl State {
         f64::from(self.burst() - 1) * self.packet_time() * 1e9
     }
 
+    /// Time between the trickle's packets, in seconds.
+    fn trickle_gap(&self) -> f64 {
+        let gap = |rate: f64| (self.mss / (self.config.trickle * rate)).clamp(TRICKLE_GAP.0, TRICKLE_GAP.1);
+        self.line.get().map_or(FIRST_GAP, gap)
+    }
+
     fn trickle(&self) -> f64 {
-        let gap = self
-            .line
-            .get()
-            .map_or(FIRST_GAP, |rate| (self.mss / (self.config.trickle * rate)).clamp(TRICKLE_GAP.0, TRICKLE_GAP.1));
-        self.mss / gap
+        self.mss / self.trickle_gap()
     }
 
     /// The floor of the rate in bytes per second: the greater of the promised share and the promised rate.
@@ -274,11 +279,11 @@ impl State {
         scavenger.max(self.trickle()).max(self.floor())
     }
 
-    /// Packets that leave together: at least two, except in the trickle, because the time between them tells the line's
-    /// rate.
+    /// Packets that leave together: at least two, except in the trickle of a known line, because the time between them tells the
+    /// line's rate.
     fn burst(&self) -> u8 {
         let rate = self.sending_rate();
-        if rate <= self.trickle() && self.line.get().is_some() {
+        if rate <= self.trickle() && self.line.is_settled() {
             return 1;
         }
         (rate * BURST_TIME / self.mss).clamp(2.0, MAX_BURST) as u8
@@ -323,7 +328,10 @@ impl State {
             queue if queue <= self.own_ns() + self.burst_ns() => Queue::Short,
             _ => Queue::Long,
         };
-        self.others.record(now, queue, own, SHARE_MEMORY * quiet, LONGEST_WAIT * quiet);
+        let gap = self.trickle_gap();
+        let memory = (SHARE_MEMORY * quiet).max(f64::from(SHARE_SAMPLES) * gap);
+        let longest = (LONGEST_WAIT * quiet).max(LONGEST_WAIT_PACKETS * gap);
+        self.others.record(now, queue, own, memory, longest);
     }
 
     /// Others are active only part of the time: takes what they leave.

@@ -123,37 +123,59 @@ impl Others {
 
 /// How far one pair of packets moves the estimate of the line's rate.
 const PAIR_GAIN: f64 = 0.02;
+/// The first estimate is the median of this many pairs.
+const FIRST_PAIRS: usize = 15;
 
 /// Payload that the line carries, in bytes per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct LineRate(Option<f64>);
+pub(super) struct LineRate {
+    rate: Option<f64>,
+    /// Rates of the first pairs, in rising order, and how many there are. All of them once a round has told the rate.
+    first: [f64; FIRST_PAIRS],
+    pairs: usize,
+}
 
 impl LineRate {
-    pub(super) fn get(self) -> Option<f64> {
-        self.0
+    pub(super) fn get(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// The rate does not rest on a few pairs, which others' packets may have torn apart.
+    pub(super) fn is_settled(&self) -> bool {
+        self.pairs == FIRST_PAIRS
     }
 
     /// Takes a pair: two packets left together, and arrived as if the line carried `rate` between them. Behind a queue
     /// this is the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
     /// packets between the two lower it, hence a median.
     pub(super) fn on_pair(&mut self, rate: f64, behind_queue: bool) {
-        match &mut self.0 {
-            None => self.0 = Some(rate),
-            Some(known) if behind_queue => *known *= if rate > *known { 1.0 + PAIR_GAIN } else { 1.0 - PAIR_GAIN },
-            Some(_) => {}
+        match &mut self.rate {
+            Some(known) if self.pairs == FIRST_PAIRS => {
+                if behind_queue {
+                    *known *= if rate > *known { 1.0 + PAIR_GAIN } else { 1.0 - PAIR_GAIN };
+                }
+            }
+            _ => {
+                let place = self.first[..self.pairs].partition_point(|known| *known < rate);
+                self.first.copy_within(place..self.pairs, place + 1);
+                self.first[place] = rate;
+                self.pairs += 1;
+                self.rate = Some(self.first[self.pairs / 2]);
+            }
         }
     }
 
     /// This much arrived over a whole round, so the line carries at least that.
     pub(super) fn at_least(&mut self, rate: f64) {
-        if self.0.is_none_or(|known| known < rate) {
-            self.0 = Some(rate);
+        if self.rate.is_none_or(|known| known < rate) {
+            (self.rate, self.pairs) = (Some(rate), FIRST_PAIRS);
         }
     }
 
     /// The flow itself had filled the line, and this much arrived.
     pub(super) fn on_full(&mut self, rate: f64) {
-        self.0 = Some(self.0.map_or(rate, |known| known + (rate - known) / 4.0));
+        self.rate = Some(self.rate.map_or(rate, |known| known + (rate - known) / 4.0));
+        self.pairs = FIRST_PAIRS;
     }
 }
 
@@ -211,5 +233,30 @@ mod tests {
             others.record(now, [Queue::Empty, Queue::Short, Queue::Long][packet % 3], 0.0, 0.4, 0.05);
         }
         assert!(!others.leave_it_empty());
+    }
+
+    /// Others' packets between the two of a pair make the line look slow. A few such pairs do not matter, even the first.
+    #[test]
+    fn torn_pairs_do_not_slow_the_line() {
+        let mut line = LineRate::default();
+        line.on_pair(1e6, true);
+        assert_eq!((line.get(), line.is_settled()), (Some(1e6), false));
+        for pair in 1..FIRST_PAIRS {
+            line.on_pair(if pair % 3 == 0 { 2e6 } else { 6e6 }, pair % 2 == 0);
+        }
+        assert_eq!((line.get(), line.is_settled()), (Some(6e6), true));
+        line.on_pair(9e6, false);
+        assert_eq!(line.get(), Some(6e6));
+    }
+
+    /// What arrived over a round is no guess.
+    #[test]
+    fn a_round_settles_the_rate() {
+        let mut line = LineRate::default();
+        line.on_pair(1e6, true);
+        line.at_least(4e6);
+        assert_eq!((line.get(), line.is_settled()), (Some(4e6), true));
+        line.on_pair(1e6, false);
+        assert_eq!(line.get(), Some(4e6));
     }
 }
