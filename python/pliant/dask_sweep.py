@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distributed import WorkerPlugin, as_completed
+from distributed import Client, WorkerPlugin, as_completed
 from distributed.scheduler import KilledWorker
 
 from . import _dataset, _pliant
@@ -28,7 +28,7 @@ from ._points import Point
 from ._progress import Progress
 
 if TYPE_CHECKING:
-    from distributed import Client, Worker
+    from distributed import Worker
 
 _PLUGIN = "pliant-identity"
 # Workers that a point may take with it before it is given up. Dask itself tries some times for each of these.
@@ -105,6 +105,11 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
             client.wait_for_workers(1, timeout=_NO_WORKER)
         except (TimeoutError, asyncio.TimeoutError):
             raise PliantError(f"no worker came to {client.scheduler.address} within {_NO_WORKER:.0f} s") from None
+        except Exception:
+            # What distributed raises for a client that another thread closes is its own mistake.
+            if client.status == "running":
+                raise
+            raise PliantError(f"the client of the cluster is {client.status}") from None
     # A function of Python's own: a worker without the package has it, too.
     imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
     refused = {
@@ -150,6 +155,8 @@ def run_points(
     """
     if not points:
         return
+    if not isinstance(client, Client):
+        raise PliantError(f"`client` is a distributed.Client, not {client!r}")
     if client.status != "running":
         raise PliantError(f"the client of the cluster is {client.status}")
     wanted, refused = check_workers(client)
@@ -247,6 +254,8 @@ class _Work:
             return "later"
         point = self.points[indices[0]].folder.name
         if future.status == "cancelled":
+            if self.client.status != "running":
+                raise PliantError(f"{point}: the client of the cluster is {self.client.status}")
             raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
         if len(indices) > 1:
             return "again"
@@ -277,8 +286,6 @@ def _check_address(address: str) -> None:
 
 def main() -> int:
     """Run what ``pliant sweep --dask`` asks for on its standard input; return the exit code."""
-    from distributed import Client
-
     asked = json.load(sys.stdin)
     try:
         own = _pliant.identity()

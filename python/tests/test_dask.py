@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -193,6 +194,18 @@ def test_a_client_that_is_closed_is_told(cluster, scenario):
     client.close()
     with pytest.raises(pliant.PliantError, match="the client of the cluster is closed"):
         pliant.sweep(scenario, vary={"search.load": [0.1]}, client=client)
+
+
+def test_a_client_that_is_closed_while_workers_are_awaited_is_told(cluster, scenario):
+    client = Client(cluster.address, timeout=TIMEOUT, set_as_default=False)
+    threading.Timer(1, client.close).start()
+    with pytest.raises(pliant.PliantError, match="the client of the cluster is clos"):
+        pliant.sweep(scenario, vary={"search.load": [0.1]}, client=client)
+
+
+def test_an_address_is_no_client(scenario):
+    with pytest.raises(pliant.PliantError, match=r"`client` is a distributed\.Client, not 'tcp://127"):
+        pliant.sweep(scenario, vary={"search.load": [0.1]}, client="tcp://127.0.0.1:8786")
 
 
 def test_a_mistake_on_a_worker_is_the_scenarios(cluster, scenario, tmp_path):
