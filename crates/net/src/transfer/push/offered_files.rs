@@ -175,13 +175,21 @@ impl HeldFile {
     }
 }
 
-/// An incoming file, for receivers that fetch it from here.
+/// An incoming file, for receivers that fetch it from here once it is offered.
 pub(super) struct Growing {
     files: OfferedFiles,
     file: Arc<HeldFile>,
 }
 
 impl Growing {
+    /// Offers it from now on.
+    pub(super) fn offer(&self) -> Result<(), TransferError> {
+        let inserted = self.files.insert(self.file.clone());
+        inserted.map_err(|error| TransferError::File { path: self.file.path.clone(), error })?;
+        self.files.wake();
+        Ok(())
+    }
+
     /// This many of its blocks are there and verified.
     pub(super) fn grow(&self, there: u32) {
         self.file.there.send_replace(Coming { blocks: there, over: false });
@@ -375,22 +383,13 @@ impl OfferedFiles {
         })
     }
 
-    /// Offers an incoming file, of which the blocks with these values are in `file`.
-    pub(super) fn begin(
-        &self,
-        offered: Offered,
-        path: &Path,
-        file: File,
-        pages: VerifiedPages,
-        there: u32,
-    ) -> io::Result<Growing> {
+    /// An incoming file, of which the blocks with these values are in `file`. It is not offered yet.
+    pub(super) fn begin(&self, offered: Offered, path: &Path, file: File, pages: VerifiedPages, there: u32) -> Growing {
         let tree = Tree::Pages(Arc::new(Mutex::new(pages)));
         let there = watch::Sender::new(Coming { blocks: there, over: false });
         let (bytes, part_of) = (ContentPlace::File(file), None);
-        let object = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
-        self.insert(object.clone())?;
-        self.wake();
-        Ok(Growing { files: self.clone(), file: object })
+        let file = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
+        Growing { files: self.clone(), file }
     }
 }
 
@@ -536,8 +535,9 @@ mod tests {
         let content = std::fs::read(&path).unwrap();
         let offered = Offered { bytes: content.len() as u64, hash: blake3::hash(&content), name: "part".into() };
         let objects = OfferedFiles::new();
-        let growing =
-            objects.begin(offered.clone(), &path, file.try_clone().unwrap(), VerifiedPages::new(), 0).unwrap();
+        let growing = objects.begin(offered.clone(), &path, file.try_clone().unwrap(), VerifiedPages::new(), 0);
+        assert!(objects.list().is_empty(), "it is not offered yet");
+        growing.offer().unwrap();
         let object = objects.find(&FileSelector::Hash(offered.hash)).unwrap();
         assert_eq!((object.there(), object.read_at(0, &mut [0; 8]).unwrap()), (0, 0));
         growing.grow(1);
@@ -546,7 +546,8 @@ mod tests {
         drop(growing);
         assert!(object.follow().borrow().over);
         assert!(objects.list().is_empty());
-        let growing = objects.begin(offered, &path, file, VerifiedPages::new(), 1).unwrap();
+        let growing = objects.begin(offered, &path, file, VerifiedPages::new(), 1);
+        growing.offer().unwrap();
         growing.grow(2);
         drop(growing);
         assert!(objects.list()[0].is_whole());
