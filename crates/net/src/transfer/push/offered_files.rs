@@ -13,7 +13,7 @@ use blake3::hazmat::ChainingValue;
 use tokio::sync::watch;
 
 use super::coding::Encoder;
-use super::folder::{FOLDER_END, FolderContents, FolderFilter, ReadFolder};
+use super::folder::{FOLDER_END, FolderContents, FolderFilter, KnownFolder, ReadFolder};
 use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber, VerifiedPages, blocks_of};
 use super::message::{FileSelector, MAX_NAME_BYTES, Offered};
 use crate::entropy;
@@ -215,6 +215,27 @@ impl Drop for Growing {
     }
 }
 
+/// How a folder was read for an offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderReading {
+    /// Bytes of files that were read.
+    pub bytes: u64,
+    /// Whether every change since shows in the times of its files. If not, it must be looked at again.
+    pub is_settled: bool,
+}
+
+/// What is known of the folder at `root` of which these are the parts.
+fn known<'k>(parts: &'k [Arc<HeldFile>], root: &Path) -> Option<KnownFolder<'k>> {
+    let contents = parts.iter().find(|file| file.is_part(FolderPart::Contents))?;
+    let (ContentPlace::Folder(places, _), Tree::Whole(tree)) = (&contents.bytes, &contents.tree) else { return None };
+    let of_file = |file: &'k Arc<HeldFile>| match &file.tree {
+        Tree::Whole(tree) => Some((file.path.strip_prefix(root).ok()?, tree)),
+        Tree::Pages(_) => None,
+    };
+    let files = parts.iter().filter(|file| file.is_part(FolderPart::File)).filter_map(of_file).collect();
+    Some(KnownFolder { contents: places, tree, files })
+}
+
 /// An offer. Copies share it.
 #[derive(Clone, Default)]
 pub struct OfferedFiles(Arc<Mutex<OfferState>>);
@@ -255,13 +276,13 @@ impl OfferedFiles {
 
     /// Adds the file at `path`, or the folder there with all its files. If two have one name, the first has it.
     pub fn add(&self, path: &Path) -> Result<(), TransferError> {
-        if path.is_dir() { self.add_folder(path, &FolderFilter::default()) } else { self.open(path, None) }
+        if path.is_dir() { self.add_folder(path, &FolderFilter::default()).map(drop) } else { self.open(path, None) }
     }
 
     /// Adds the folder at `path` under its name and a slash, and each of its files that `filter` selects under its path
     /// in the folder. Leaves out names that begin with a dot, and what is in such folders. Reads each file once, for
-    /// its hash. What was offered of the folder before is replaced.
-    pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<(), TransferError> {
+    /// its hash. What was offered of the folder before is replaced, and only what has changed or moved is read.
+    pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<FolderReading, TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
         let folder = if path.file_name().is_some() { path.to_owned() } else { path.canonicalize().map_err(fail)? };
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
@@ -272,17 +293,30 @@ impl OfferedFiles {
 
     /// The same under another name than the folder's own. The name goes before the paths of its files, too, so that many
     /// folders can have files of one name.
-    pub fn add_folder_named(&self, path: &Path, name: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+    pub fn add_folder_named(
+        &self,
+        path: &Path,
+        name: &str,
+        filter: &FolderFilter,
+    ) -> Result<FolderReading, TransferError> {
         let name = format!("{name}{FOLDER_END}");
         self.replace_folder(NamedFolder { root: path.to_owned(), name: name.clone() }, &name, filter)
     }
 
     /// Offers a folder, whose files have `before` in front of their paths.
-    fn replace_folder(&self, folder: NamedFolder, before: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+    fn replace_folder(
+        &self,
+        folder: NamedFolder,
+        before: &str,
+        filter: &FolderFilter,
+    ) -> Result<FolderReading, TransferError> {
         let folder = Arc::new(folder);
         let (path, name) = (folder.root.as_path(), folder.name.as_str());
         let fail = |error| TransferError::File { path: path.into(), error };
-        let ReadFolder { listing, contents, tree, files } = FolderContents::read(path, filter).map_err(fail)?;
+        let offered: Vec<_> = self.lock().files.iter().filter(|file| file.is_of_folder(&folder)).cloned().collect();
+        let read = FolderContents::read(path, filter, known(&offered, path).as_ref()).map_err(fail)?;
+        let reading = FolderReading { bytes: read.bytes, is_settled: read.is_settled() };
+        let ReadFolder { listing, contents, tree, files, .. } = read;
         let mut file = tempfile::tempfile().map_err(fail)?;
         file.write_all(&listing).map_err(fail)?;
         let contents = Arc::new(contents);
@@ -310,7 +344,7 @@ impl OfferedFiles {
         }
         state.files.retain(|file| !file.is_of_folder(&folder));
         state.files.extend(parts);
-        Ok(())
+        Ok(reading)
     }
 
     /// Withdraws the folder at `path` that was added under a name. Connections that fetch something of it still have it.
