@@ -36,6 +36,7 @@ mod offer;
 mod offered_files;
 mod own_blocks;
 mod pace;
+mod read_ahead;
 
 pub use fetch::fetch;
 pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};

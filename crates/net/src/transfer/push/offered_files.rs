@@ -166,7 +166,7 @@ impl HeldFile {
     }
 
     /// Reads a block from its byte `offset` on. Bytes beyond its end are zero.
-    fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let start = u64::from(block) * u64::from(BLOCK_BYTES);
         let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
         let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
@@ -448,7 +448,7 @@ type EncoderKey = (blake3::Hash, u16, u32);
 pub(super) struct Encoders(AtomicRefCell<VecDeque<(EncoderKey, Encoder)>>);
 
 impl Encoders {
-    /// Writes a symbol of a block that has `symbols` source symbols.
+    /// Writes a repair symbol of a block that has `symbols` source symbols.
     pub(super) fn write(
         &self,
         object: &HeldFile,
@@ -457,9 +457,6 @@ impl Encoders {
         into: &mut [u8],
     ) -> io::Result<()> {
         let bytes = into.len() as u16;
-        if symbol < symbols {
-            return object.read(block, u64::from(symbol) * u64::from(bytes), into);
-        }
         let mut encoders = self.0.borrow_mut();
         let key = (object.offered.hash, bytes, block);
         if let Some((_, encoder)) = encoders.iter().find(|(known, _)| *known == key) {
