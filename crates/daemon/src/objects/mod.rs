@@ -39,6 +39,7 @@ use tokio::sync::{Semaphore, watch as channel};
 use tokio::time::Instant;
 
 use self::absent::AbsentSources;
+use self::ahead::Walks;
 use self::asker::{Asker, LastTable};
 use self::cache::Cache;
 use self::folders::{FolderState, Listings, MAX_LISTING_BYTES, OfferedFolder, listing_name};
@@ -88,8 +89,9 @@ pub(crate) struct Objects {
     /// Offered folders, and listings of folders that programs ask for.
     folders: Mutex<Vec<OfferedFolder>>,
     listings: Listings,
-    /// Limits parts that are fetched ahead.
-    ahead: Arc<Semaphore>,
+    /// Limits parts that are fetched ahead, and which files of folders were asked for last.
+    ahead: Arc<Places>,
+    walks: Walks,
     /// Limits requests for the descriptors of images and for listings, and manifests that are read.
     asking: Arc<Places>,
     reading: Semaphore,
@@ -132,7 +134,8 @@ impl Objects {
             absent: AbsentSources::default(),
             folders: Mutex::new(folders),
             listings: Listings::default(),
-            ahead: Arc::new(Semaphore::new(MAX_PARTS_AHEAD)),
+            ahead: Places::new(MAX_PARTS_AHEAD),
+            walks: Walks::default(),
             asking: Places::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
@@ -307,11 +310,7 @@ impl Objects {
 
     /// Begins to fetch a file, unless a fetch is running.
     async fn fetch(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Fetch, NoFile> {
-        let key = match file {
-            FileSelector::Hash(hash) => hash.to_string(),
-            FileSelector::Name(name) => format!("/{name}"),
-            FileSelector::Only => return Err(NoFile::Unknown("which file is not said".to_owned())),
-        };
+        let key = key_of(file).ok_or_else(|| NoFile::Unknown("which file is not said".to_owned()))?;
         let by_mirrors = matches!(file, FileSelector::Hash(hash) if self.name_of(*hash).is_some());
         if self.config.sources.is_empty() && (self.mirrors.is_empty() || !by_mirrors) {
             return Err(NoFile::Unknown(
@@ -322,10 +321,14 @@ impl Objects {
             return Ok(fetch.clone());
         }
         let place = self.place(&self.fetching, asker).await?;
+        Ok(self.begin(key, file, place))
+    }
+
+    /// Begins to fetch a file in this place, unless somebody has begun it meanwhile.
+    fn begin(self: &Arc<Self>, key: String, file: &FileSelector, place: Place) -> Fetch {
         let mut fetches = lock(&self.fetches);
-        // Somebody may have begun it meanwhile.
         if let Some(fetch) = fetches.get(&key) {
-            return Ok(fetch.clone());
+            return fetch.clone();
         }
         let (tell, outcome) = channel::channel(None);
         let fetch = Fetch { outcome };
@@ -337,7 +340,7 @@ impl Objects {
             drop(place);
             tell.send_replace(Some(outcome));
         });
-        Ok(fetch)
+        fetch
     }
 
     /// The name of the file with this hash, if the configuration gives it.
@@ -378,6 +381,15 @@ impl Objects {
         }
         self.cache.make_room(0, &self.files);
         Ok(())
+    }
+}
+
+/// Under what a fetch of this file is known.
+fn key_of(file: &FileSelector) -> Option<String> {
+    match file {
+        FileSelector::Hash(hash) => Some(hash.to_string()),
+        FileSelector::Name(name) => Some(format!("/{name}")),
+        FileSelector::Only => None,
     }
 }
 

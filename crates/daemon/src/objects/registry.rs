@@ -151,7 +151,7 @@ async fn manifest(
         return Err(refuse("what the sources agree on has another digest"));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
-    let mut response = give(objects, file, &HeaderMap::new(), head_only).await;
+    let mut response = give(objects, file, &HeaderMap::new(), head_only, asker).await;
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
@@ -170,7 +170,7 @@ async fn blob(
         let why = "what the sources agree on has another digest";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
     }
-    let mut response = give(objects, file, headers, head_only).await;
+    let mut response = give(objects, file, headers, head_only, asker).await;
     say_digest(&mut response, digest);
     Ok(response)
 }
