@@ -568,6 +568,36 @@ fn images_are_pulled() {
     });
 }
 
+/// However often a blob is asked for while it comes, nothing is kept of the requests, and one task waits to verify it.
+#[test]
+fn a_blob_is_verified_once() {
+    block_on(async {
+        let site = Site::new();
+        let all = content(3 * MB);
+        let (_, layer) = write_layout(&site.path("one-offered"), "team/app:1.0", &all);
+        let one = site.daemon_of_class("one", &[], "", "max_rate = \"8Mbit/s\"\n").await;
+        while one.status().objects.unwrap().files < 4 {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let request = format!("/v2/team/app/blobs/sha256:{layer} HTTP/1.1");
+        let head = async || {
+            let (head, _) = ask(near.doors()[0], &format!("HEAD {request}")).await;
+            assert!(head.starts_with("http/1.1 200"), "{head}");
+        };
+        head().await;
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        for _ in 0..100 {
+            head().await;
+        }
+        // A connection's own task may be about to end.
+        assert!(tasks() < before + 10, "{} tasks after {before}", tasks());
+        assert!(ask(near.doors()[0], &format!("GET {request}")).await.1 == all);
+        assert!(ask(near.doors()[0], &format!("GET {request}")).await.1 == all, "it was verified");
+    });
+}
+
 /// Sources that agree on what has not the digest by which it is named: a manifest is refused, and nothing of it is kept.
 #[test]
 fn what_is_false_is_not_kept() {

@@ -55,6 +55,8 @@ use crate::places::{Place, Places};
 const MAX_FETCHES: usize = 16;
 /// Most parts of files that are fetched ahead of the rest at a time.
 const MAX_PARTS_AHEAD: usize = 4;
+/// Most blobs of images that are read at a time to verify them.
+const MAX_HASHED: usize = 4;
 /// Folder in the cache for the descriptors of images.
 const TAGS: &str = ".tags";
 /// How long a source may take to answer while a program waits.
@@ -85,6 +87,9 @@ pub(crate) struct Objects {
     /// Whose programs ask.
     askers: LastTable,
     verified: Verified,
+    /// Files whose SHA-256 is looked for, by their hash and their name, and how many are read for that at a time.
+    verifying: Mutex<HashMap<(Hash, String), channel::Receiver<Option<bool>>>>,
+    hashing: Semaphore,
     absent: AbsentSources,
     /// Offered folders, and listings of folders that programs ask for.
     folders: Mutex<Vec<OfferedFolder>>,
@@ -131,6 +136,8 @@ impl Objects {
             fetching: Places::new(MAX_FETCHES),
             askers: LastTable::default(),
             verified: Verified::default(),
+            verifying: Mutex::default(),
+            hashing: Semaphore::new(MAX_HASHED),
             absent: AbsentSources::default(),
             folders: Mutex::new(folders),
             listings: Listings::default(),

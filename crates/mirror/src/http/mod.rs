@@ -174,7 +174,7 @@ impl HttpFile {
     /// Asks there, and nowhere else.
     fn ask_at(&self, url: &str, first: u64, last: u64) -> Result<Response<Body>, MirrorError> {
         let range = format!("bytes={first}-{last}");
-        // What is sent that is no content, such as trailers without end, is not counted by who reads.
+        // What is sent that is no content, such as the sizes of chunks, is not counted by who reads.
         let longest = self.patience + Duration::from_secs((last - first) / LEAST_BYTES_PER_S);
         let mut request = self.agent.get(url).config().timeout_recv_body(Some(longest)).build();
         if let Some(s3) = &self.s3 {
@@ -328,6 +328,8 @@ impl MirrorFile for HttpFile {
             return Err(fails("its file was changed while it was fetched"));
         }
         let mut left = range.end - range.start;
+        // Such a body says where it ends, and may go on with trailers without end.
+        let ends_later = headers.contains_key(header::TRANSFER_ENCODING);
         let mut body = response.body_mut().as_reader();
         let mut piece = vec![0; PIECE_BYTES];
         let (mut since, mut came) = (Instant::now(), 0);
@@ -345,7 +347,7 @@ impl MirrorFile for HttpFile {
             }
             left -= read as u64;
             came += read as u64;
-            if take(&piece[..read]).is_break() {
+            if take(&piece[..read]).is_break() || left == 0 && ends_later {
                 return Ok(());
             }
             if since.elapsed() >= self.patience {
