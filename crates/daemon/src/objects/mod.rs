@@ -47,6 +47,7 @@ use self::image::Verified;
 use self::image::layout::Descriptor;
 use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
 pub(crate) use self::no_file::NoFile;
+use self::registry::Verifications;
 use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
 use crate::mutex::lock;
 use crate::places::{Place, Places};
@@ -87,8 +88,8 @@ pub(crate) struct Objects {
     /// Whose programs ask.
     askers: LastTable,
     verified: Verified,
-    /// Files whose SHA-256 is looked for, by their hash and their name, and how many are read for that at a time.
-    verifying: Mutex<HashMap<(Hash, String), channel::Receiver<Option<bool>>>>,
+    /// Verifications of blobs that are under way, and how many are read for them at a time.
+    verifying: Verifications,
     hashing: Semaphore,
     absent: AbsentSources,
     /// Offered folders, and listings of folders that programs ask for.
@@ -136,7 +137,7 @@ impl Objects {
             fetching: Places::new(MAX_FETCHES),
             askers: LastTable::default(),
             verified: Verified::default(),
-            verifying: Mutex::default(),
+            verifying: Verifications::default(),
             hashing: Semaphore::new(MAX_HASHED),
             absent: AbsentSources::default(),
             folders: Mutex::new(folders),

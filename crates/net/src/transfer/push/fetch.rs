@@ -157,16 +157,17 @@ pub(super) struct Elsewhere {
 struct Silent {
     address: SocketAddr,
     connection: Option<ConnectionId>,
-    /// Its offer, or that it has none.
-    answer: Option<Option<Offered>>,
+    /// Its offer, and whether it has none.
+    answer: Option<Offered>,
+    is_out: bool,
 }
 
 impl Elsewhere {
     fn answers(&self) -> impl Iterator<Item = SourceAnswer<'_>> {
         let silent = self.silent.iter().map(|silent| match &silent.answer {
+            Some(offered) => SourceAnswer::Offers(offered),
+            None if silent.is_out => SourceAnswer::Out,
             None => SourceAnswer::Pending,
-            Some(None) => SourceAnswer::Out,
-            Some(Some(offered)) => SourceAnswer::Offers(offered),
         });
         let votes = std::iter::repeat_n(SourceAnswer::Offers(&self.offered), self.votes);
         votes.chain(std::iter::repeat_n(SourceAnswer::Out, self.out)).chain(silent)
@@ -530,7 +531,7 @@ impl FetchHandler<'_> {
     fn count_losses(&mut self, now: Instant) {
         for (connection, session, why) in std::mem::take(&mut self.over) {
             if let Some(silent) = self.elsewhere.as_mut().and_then(|vote| vote.silent(connection)) {
-                silent.answer.get_or_insert(None);
+                silent.is_out = true;
                 continue;
             }
             let called = |call: &SourceConnection| call.connection == Some(connection);
@@ -617,7 +618,7 @@ impl FetchHandler<'_> {
                 SourceAnswer::Offers(_) => votes += 1,
                 SourceAnswer::Out => out += 1,
                 SourceAnswer::Pending => {
-                    silent.push(Silent { address: call.address, connection: None, answer: None });
+                    silent.push(Silent { address: call.address, connection: None, answer: None, is_out: false });
                 }
             }
         }
@@ -1128,7 +1129,8 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
                     FileSelector::Hash(hash) => offered.hash == *hash,
                     FileSelector::Only => true,
                 };
-                silent.answer = Some(Offered::decode(&answer).filter(is_it));
+                silent.answer = Offered::decode(&answer).filter(is_it);
+                silent.is_out = silent.answer.is_none();
                 return None;
             }
         }

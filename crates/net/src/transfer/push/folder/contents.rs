@@ -362,16 +362,14 @@ impl<'r> Reading<'r> {
                 next = block_end.min(end);
                 continue;
             }
-            let source = match &opened {
-                Some(opened) => opened,
-                None => {
-                    let source = file_beneath(self.root, path).map_err(in_file)?;
-                    if FileStamp::of(&source.metadata()?) != file.stamp {
-                        return changed();
-                    }
-                    opened.insert(source)
+            if opened.is_none() {
+                let source = file_beneath(self.root, path).map_err(in_file)?;
+                if FileStamp::of(&source.metadata()?) != file.stamp {
+                    return changed();
                 }
-            };
+                opened = Some(source);
+            }
+            let source = opened.as_ref().expect("it is opened");
             let piece = (block_end.min(end) - next).min(PIECE_BYTES as u64) as usize;
             let read = source.read_at(&mut self.piece[..piece], next - file.at).map_err(in_file)?;
             if read == 0 {

@@ -106,13 +106,13 @@ pub fn fetch_folder(
             let file = WantedFile { hash: Some(listing.hash), own: Some(own), ..WantedFile::default() };
             let into = Target::File(kept.clone());
             let mut attempt = Attempt::beside(attempt.unheard);
-            match fetch_once(sources, &file, &into, settings, interrupted, &mut attempt, &mut progress, &mut tell)? {
-                Some(contents) => came = contents,
-                None => {
-                    tell(FetchNews::Disputed);
-                    continue;
-                }
-            }
+            let contents =
+                fetch_once(sources, &file, &into, settings, interrupted, &mut attempt, &mut progress, &mut tell)?;
+            let Some(contents) = contents else {
+                tell(FetchNews::Disputed);
+                continue;
+            };
+            came = contents;
             let contents = File::open(&kept).map_err(beside)?;
             break (fetched, listing, contents, came);
         }
