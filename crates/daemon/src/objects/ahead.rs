@@ -8,10 +8,9 @@
 //! A program that reads a folder file by file would wait for the sources with each. So when it asks for a file that follows the
 //! one before, those that come next are fetched too, a few and not too large, as long as its user has places to spare.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pliant_net::transfer::{
@@ -30,26 +29,6 @@ const NEAR_BLOCKS: u32 = 8;
 /// Most files of a folder that are fetched ahead of a request, and most bytes of them.
 const FILES_AHEAD: usize = 4;
 const FILES_AHEAD_BYTES: u64 = 64 << 20;
-/// How many files a program may leave out, or ask for in another order, and still read the folder in order.
-const NEAR_FILES: usize = 8;
-/// Most folders of which the last request is known.
-const MAX_WALKS: usize = 64;
-
-/// The file of each folder that was asked for last.
-#[derive(Default)]
-pub(super) struct Walks(Mutex<HashMap<String, PathBuf>>);
-
-impl Walks {
-    /// Notes a request. Whether it follows the last one of its folder.
-    fn follows(&self, folder: &str, index: &FolderIndex, path: &Path) -> bool {
-        let mut walks = lock(&self.0);
-        if walks.len() >= MAX_WALKS && !walks.contains_key(folder) {
-            walks.clear();
-        }
-        let last = walks.insert(folder.to_owned(), path.to_owned());
-        last.is_some_and(|last| index.files_after(&last).take(NEAR_FILES).any(|(next, _)| next == path))
-    }
-}
 
 /// Whether a part of a file is so far behind what is there, and so short, that it is fetched ahead.
 fn is_ahead(there: u32, part: &Range<u64>) -> bool {

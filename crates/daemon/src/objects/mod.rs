@@ -18,6 +18,7 @@ mod no_file;
 pub(crate) mod range;
 mod registry;
 mod response;
+mod walks;
 mod watch;
 
 use std::collections::HashMap;
@@ -39,15 +40,14 @@ use tokio::sync::{Semaphore, watch as channel};
 use tokio::time::Instant;
 
 use self::absent::AbsentSources;
-use self::ahead::Walks;
 use self::asker::{Asker, LastTable};
 use self::cache::Cache;
 use self::folders::{FolderState, Listings, MAX_LISTING_BYTES, OfferedFolder, listing_name};
-use self::image::Verified;
 use self::image::layout::Descriptor;
 use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
+use self::image::{Verifications, Verified};
 pub(crate) use self::no_file::NoFile;
-use self::registry::Verifications;
+use self::walks::Walks;
 use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
 use crate::mutex::lock;
 use crate::places::{Place, Places};

@@ -4,12 +4,11 @@
 //! once, like any file. The descriptor of a name with a tag is a [small file](super::image::tags) that hosts with a
 //! layout offer. Content that does not have the requested hash is not kept, because sources may agree on false content.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use pliant_net::transfer::{FileSelector, Hash, HeldFile};
+use pliant_net::transfer::{FileSelector, HeldFile};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch as channel;
@@ -188,9 +187,6 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
     response.headers_mut().insert(CONTENT_DIGEST, value);
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
 }
-
-/// Whether files have the digest of their names, by their hash and that digest: `None` until it is known.
-pub(super) type Verifications = Mutex<HashMap<(Hash, String), channel::Receiver<Option<bool>>>>;
 
 /// The verification of a file, once it is complete. All who ask for it meanwhile share it: a file is large, and asked for often.
 fn verifying(file: &Arc<HeldFile>, digest: &str, objects: &Arc<Objects>) -> channel::Receiver<Option<bool>> {

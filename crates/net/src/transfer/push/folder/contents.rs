@@ -191,15 +191,15 @@ impl FolderContents {
         filter: &FolderFilter,
         before: Option<&KnownFolder<'_>>,
     ) -> io::Result<ReadFolder> {
-        Self::read_now(root, filter, before, realtime_ns())
+        Self::read_after(root, filter, before, 0)
     }
 
-    /// The same at this time, in nanoseconds since 1970.
-    fn read_now(
+    /// The same so many nanoseconds later.
+    fn read_after(
         root: &Path,
         filter: &FolderFilter,
         before: Option<&KnownFolder<'_>>,
-        now: u64,
+        later_ns: u64,
     ) -> io::Result<ReadFolder> {
         let (mut folders, mut found, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let mut firsts = HashMap::new();
@@ -220,6 +220,7 @@ impl FolderContents {
                 others.push(FolderEntry { path, mode: 0o777, kind: FolderEntryKind::Link { to } });
             } else if kind.is_file() {
                 let file = file_beneath(root, &path).map_err(|error| at(&path, &error))?;
+                let now = realtime_ns() + later_ns;
                 let metadata = file.metadata()?;
                 let mode = (metadata.mode() & 0o777) as u16;
                 if metadata.nlink() > 1
@@ -449,8 +450,8 @@ mod tests {
                 tree: &before.tree,
                 files: before.files.iter().map(|(path, _, tree)| (path.as_path(), tree)).collect(),
             });
-            let now = realtime_ns() + if settled { 10_000_000_000 } else { 0 };
-            FolderContents::read_now(self.root(), &FolderFilter::default(), known.as_ref(), now).unwrap()
+            let later_ns = if settled { 10_000_000_000 } else { 0 };
+            FolderContents::read_after(self.root(), &FolderFilter::default(), known.as_ref(), later_ns).unwrap()
         }
 
         /// The concatenated contents, read at once.
