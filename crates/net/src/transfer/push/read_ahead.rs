@@ -1,7 +1,8 @@
-//! Source symbols of a block, read many at a time. A receiver's symbols mostly follow each other, and a call of the kernel for
-//! each would cost as much as sending it.
+//! Source symbols of a block, read many at a time. A receiver's symbols mostly follow each other, upwards or, of those that others
+//! may send too, downwards. A call of the kernel for each would cost as much as sending it.
 
 use std::io;
+use std::ops::Range;
 
 /// Bytes that are read at once, of which each connection of a source keeps as many.
 const AHEAD_BYTES: usize = 64 << 10;
@@ -16,8 +17,8 @@ pub(super) struct ReadAhead {
     start: u64,
     bytes: Vec<u8>,
     there: usize,
-    /// Where the last symbol that was asked for ended.
-    last_end: u64,
+    /// Where the last symbol that was asked for lay.
+    last: Range<u64>,
 }
 
 impl ReadAhead {
@@ -31,21 +32,25 @@ impl ReadAhead {
     ) -> io::Result<()> {
         let length = into.len() as u64;
         let end = offset + length;
-        let follows = block == self.block && (self.last_end..=self.last_end + GAP * length).contains(&offset);
+        let (same, near) = (block == self.block, GAP * length);
+        let goes_up = same && (self.last.end..=self.last.end + near).contains(&offset);
+        let goes_down = same && (end..=end + near).contains(&self.last.start);
         let is_here = block == self.block && self.start <= offset && end <= self.start + self.there as u64;
-        self.last_end = end;
+        self.last = offset..end;
         if !is_here {
-            (self.start, self.block, self.there) = (offset, block, 0);
+            (self.block, self.there) = (block, 0);
             let whole = AHEAD_BYTES - AHEAD_BYTES % into.len().max(1);
-            let most = block_bytes.saturating_sub(offset).min(whole as u64) as usize;
-            if !follows || most <= into.len() {
+            let there = if goes_down { end } else { block_bytes.saturating_sub(offset) };
+            let most = there.min(whole as u64);
+            if !(goes_up || goes_down) || most <= length {
                 return read(offset, into);
             }
-            if self.bytes.len() < most {
+            self.start = if goes_down { end - most } else { offset };
+            if self.bytes.len() < whole {
                 self.bytes.resize(whole, 0);
             }
-            read(offset, &mut self.bytes[..most])?;
-            self.there = most;
+            read(self.start, &mut self.bytes[..most as usize])?;
+            self.there = most as usize;
         }
         let at = (offset - self.start) as usize;
         into.copy_from_slice(&self.bytes[at..at + into.len()]);
@@ -73,14 +78,16 @@ mod tests {
         calls
     }
 
-    /// Symbols in order take one call for 65 of them, also where each third is another source's; the end of the block is not
-    /// passed; scattered ones are read by themselves.
+    /// Symbols in order take one call for 65 of them, upwards and downwards, also where each second or third is another source's;
+    /// the ends of the block are not passed; scattered ones are read by themselves.
     #[test]
     fn symbols_in_order_take_few_calls() {
         let in_order = calls(0..2000);
         assert!(in_order.len() <= 2 + 2000 / 65, "{} calls", in_order.len());
         assert_eq!(in_order.iter().sum::<usize>(), 2_000_000, "each byte once");
         assert!(calls((0..2000).filter(|symbol| symbol % 3 > 0)).len() <= 2 + 2000 / 64);
+        let downwards = calls((0..2000).rev().filter(|symbol| symbol % 2 > 0));
+        assert!(downwards.len() <= 2 + 2000 / 64, "{} calls", downwards.len());
         assert_eq!(calls([1990, 5, 900, 300].into_iter()), [1000; 4]);
     }
 
@@ -93,7 +100,7 @@ mod tests {
             let mut next = 0;
             for (block, symbol, fails) in asks {
                 let symbol = if symbol < 200 { next } else { symbol - 200 };
-                next = (symbol + 1) % 300;
+                next = if symbol % 3 == 0 { symbol.saturating_sub(2) } else { (symbol + 1) % 300 };
                 let mut into = [0; SYMBOL as usize];
                 let read = |offset: u64, into: &mut [u8]| {
                     if fails {
