@@ -27,6 +27,7 @@ enum Server {
     RedirectsWithoutEnd,
     RedirectsTo(&'static str),
     Trailers,
+    OnlyPromises,
     SlowRefusal,
     RedirectsOnce,
     Changed,
@@ -144,6 +145,9 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
                 stream.write_all(b"X-More: trailers\r\n")?;
             }
         }
+        Server::OnlyPromises => loop {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n")?;
+        },
         Server::SlowRefusal => {
             head("403 Forbidden", "", 4096)?;
             loop {
@@ -231,6 +235,7 @@ fn faults_are_named() {
         (Server::SilentBody, "it does not answer in time", false),
         (Server::Slow, "bytes in 1 s", false),
         (Server::RedirectsForever, "it redirects more than five times", false),
+        (Server::OnlyPromises, "the head of its answer is too long", false),
         (Server::RedirectsWithoutEnd, "it redirects more than five times", false),
         (Server::RedirectsTo("file:///etc/passwd"), "it redirects to a place that is none of HTTP", false),
         (
