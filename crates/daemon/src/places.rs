@@ -27,10 +27,19 @@ impl Places {
 
     /// A place for `origin`, if it may have one more.
     pub(crate) fn take(self: &Arc<Self>, origin: Origin) -> Option<Place> {
+        self.take_if(origin, |own, free| own < free)
+    }
+
+    /// A place for what `origin` has not asked for yet: it has room for more requests then.
+    pub(crate) fn take_spare(self: &Arc<Self>, origin: Origin) -> Option<Place> {
+        self.take_if(origin, |own, free| own < free / 2)
+    }
+
+    fn take_if(self: &Arc<Self>, origin: Origin, may: impl FnOnce(usize, usize) -> bool) -> Option<Place> {
         let mut taken = lock(&self.taken);
         let free = self.all.saturating_sub(taken.values().sum());
         let own = taken.get(&origin).copied().unwrap_or(0);
-        if own >= free {
+        if !may(own, free) {
             return None;
         }
         taken.insert(origin, own + 1);
@@ -67,6 +76,9 @@ mod tests {
         assert!(places.take(one).is_none());
         drop((of_one, of_two, of_three));
         assert!(lock(&places.taken).is_empty());
+        let spare: Vec<_> = std::iter::from_fn(|| places.take_spare(one)).collect();
+        assert_eq!((spare.len(), take_all(one).len()), (5, 3), "of eight, three are left for what it asks for");
+        drop(spare);
         // In turns they have alike.
         let mut held = [Vec::new(), Vec::new()];
         for _ in 0..16 {

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use common::block_on;
 use pliant_daemon::{Config, Daemon};
 use pliant_net::connection::Keys;
-use pliant_net::transfer::{Settings, Target, WantedFolder, fetch_folder};
+use pliant_net::transfer::{FileSelector, FolderFilter, OfferedFiles, Settings, Target, WantedFolder, fetch_folder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -260,6 +260,44 @@ fn programs_fetch_from_a_folder() {
     });
 }
 
+/// A program that reads a folder file by file finds the next ones here: four are fetched ahead once it asks for one that
+/// follows the one before, and none for a single request.
+#[test]
+fn the_next_files_of_a_folder_come_ahead() {
+    block_on(async {
+        let site = Site::new();
+        let folder = site.path("one-models");
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..9 {
+            std::fs::write(folder.join(format!("{number}.bin")), content(10_000 + number)).unwrap();
+        }
+        let one = site.daemon("one", &[], "[objects.folders.models]\npath = \"one-models\"\n").await;
+        while one.status().objects.unwrap().folders[0].hash.is_none() {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let (door, cache) = (near.doors()[0], site.path("near-cache"));
+        let files = OfferedFiles::new();
+        files.add_folder(&folder, &FolderFilter::default()).unwrap();
+        let hash = |number: usize| files.find(&FileSelector::Name(format!("{number}.bin"))).unwrap().offered().hash;
+        let here = |number: usize| cache.join(hash(number).to_string()).exists();
+        let which = || (0..9).filter(|number| here(*number)).collect::<Vec<_>>();
+        let get = async |number: usize| {
+            let (head, body) = ask(door, &format!("GET /objects/models/{number}.bin HTTP/1.1")).await;
+            assert!(head.starts_with("http/1.1 200") && body == content(10_000 + number), "{head}");
+        };
+        for (number, expected) in
+            [(7, vec![7]), (0, vec![0, 7]), (1, vec![0, 1, 2, 3, 4, 5, 7]), (3, vec![0, 1, 2, 3, 4, 5, 6, 7])]
+        {
+            get(number).await;
+            while which() != expected {
+                assert!(which().iter().all(|number| expected.contains(number)), "{:?}", which());
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+}
+
 /// Many programs ask for one file at once: it is fetched once, and who has it in its cache is a source of it.
 #[test]
 fn a_cache_is_a_source() {
@@ -326,6 +364,36 @@ fn the_end_comes_ahead_of_the_rest() {
         let (head, body) = ask(near.doors()[0], range).await;
         assert!(head.starts_with("http/1.1 206") && body == all[all.len() - 1_000_000..], "{head}");
         assert!(!site.path("near-cache/model.bin").exists());
+    });
+}
+
+/// One user has two of the four places for parts that are fetched ahead: the third part waits for the bytes before it.
+#[test]
+fn a_user_has_half_of_the_parts_ahead() {
+    block_on(async {
+        let site = Site::new();
+        std::fs::create_dir_all(site.path("one-offered")).unwrap();
+        std::fs::write(site.path("one-offered/model.bin"), content(48 * MB)).unwrap();
+        // No part comes whole while this test runs.
+        let one = site.daemon_of_class("one", &[], "", "max_rate = \"4Mbit/s\"\n").await;
+        while one.status().objects.unwrap().files == 0 {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let mut waiting = Vec::new();
+        for first_mb in [24, 30, 36] {
+            let mut tcp = TcpStream::connect(near.doors()[0]).await.unwrap();
+            let range = format!("Range: bytes={}-", first_mb * MB);
+            let request = format!("GET /objects/model.bin HTTP/1.1\r\nHost: localhost\r\n{range}\r\n\r\n");
+            tcp.write_all(request.as_bytes()).await.unwrap();
+            let mut head = [0; 12];
+            tcp.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head, b"HTTP/1.1 206");
+            waiting.push(tcp);
+        }
+        let entries = std::fs::read_dir(site.path("near-cache")).unwrap().flatten();
+        let is_part = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".tmp");
+        assert_eq!(entries.filter(is_part).count(), 2);
     });
 }
 
@@ -497,6 +565,36 @@ fn images_are_pulled() {
         drop((one, two));
         let (head, body) = ask(door, &format!("GET {path} HTTP/1.1")).await;
         assert!(head.starts_with("http/1.1 200") && body == all, "{head}");
+    });
+}
+
+/// However often a blob is asked for while it comes, nothing is kept of the requests, and one task waits to verify it.
+#[test]
+fn a_blob_is_verified_once() {
+    block_on(async {
+        let site = Site::new();
+        let all = content(3 * MB);
+        let (_, layer) = write_layout(&site.path("one-offered"), "team/app:1.0", &all);
+        let one = site.daemon_of_class("one", &[], "", "max_rate = \"8Mbit/s\"\n").await;
+        while one.status().objects.unwrap().files < 4 {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let request = format!("/v2/team/app/blobs/sha256:{layer} HTTP/1.1");
+        let head = async || {
+            let (head, _) = ask(near.doors()[0], &format!("HEAD {request}")).await;
+            assert!(head.starts_with("http/1.1 200"), "{head}");
+        };
+        head().await;
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        for _ in 0..100 {
+            head().await;
+        }
+        // A connection's own task may be about to end.
+        assert!(tasks() < before + 10, "{} tasks after {before}", tasks());
+        assert!(ask(near.doors()[0], &format!("GET {request}")).await.1 == all);
+        assert!(ask(near.doors()[0], &format!("GET {request}")).await.1 == all, "it was verified");
     });
 }
 

@@ -178,7 +178,9 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
     let reread = arguments.connection.reread_keys(&mut settings);
     let files = OfferedFiles::new();
     match arguments.file.is_dir() {
-        true => files.add_folder(&arguments.file, &arguments.patterns.filter()?)?,
+        true => {
+            files.add_folder(&arguments.file, &arguments.patterns.filter()?)?;
+        }
         false if arguments.patterns.are_given() => {
             return Err(CliError::User("`--include` and `--exclude` are for a folder, and this is none".to_owned()));
         }

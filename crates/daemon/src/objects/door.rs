@@ -67,7 +67,7 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>, aske
         None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME, {0}HASH and {0}FOLDER/PATH\n", name::FOLDER)),
         Some(AskedPath::List) => list(&objects),
         Some(AskedPath::File(file)) => match objects.open(&file, asker).await {
-            Ok(found) => give(&objects, found, request.headers(), head_only).await,
+            Ok(found) => give(&objects, found, request.headers(), head_only, asker).await,
             Err(why) => refuse(&text_of(&file), why),
         },
         Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, (&objects, asker)).await,
@@ -101,7 +101,10 @@ async fn in_folder(
         Some(InFolder::File(file)) if !asked.is_folder => {
             match objects.open(&FileSelector::Hash(file.hash), asker).await {
                 Ok(found) => {
-                    let mut response = give(objects, found, request.headers(), head_only).await;
+                    if !head_only {
+                        objects.fetch_next(&asked.folder, &index, &asked.path, asker).await;
+                    }
+                    let mut response = give(objects, found, request.headers(), head_only, asker).await;
                     if let Some(modified) = http_date(file.modified) {
                         response.headers_mut().insert(header::LAST_MODIFIED, modified);
                     }

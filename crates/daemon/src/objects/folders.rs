@@ -53,10 +53,10 @@ impl OfferedFolder {
         let checking = begun.elapsed();
         let problem = match state {
             Ok(state) if self.state == Some(state) => None,
-            // What changes while it is read has another state at the next check.
+            // What changes while it is read has another state at the next check, or does not show yet.
             Ok(state) => match files.add_folder_named(&self.path, &self.name, &self.filter) {
-                Ok(()) => {
-                    self.state = Some(state);
+                Ok(reading) => {
+                    self.state = reading.is_settled.then_some(state);
                     None
                 }
                 Err(error) => Some(error.to_string()),

@@ -18,6 +18,7 @@ mod no_file;
 pub(crate) mod range;
 mod registry;
 mod response;
+mod walks;
 mod watch;
 
 use std::collections::HashMap;
@@ -42,10 +43,11 @@ use self::absent::AbsentSources;
 use self::asker::{Asker, LastTable};
 use self::cache::Cache;
 use self::folders::{FolderState, Listings, MAX_LISTING_BYTES, OfferedFolder, listing_name};
-use self::image::Verified;
 use self::image::layout::Descriptor;
 use self::image::tags::{self, MAX_TAG_FILE_BYTES, Tags};
+use self::image::{Verifications, Verified};
 pub(crate) use self::no_file::NoFile;
+use self::walks::Walks;
 use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
 use crate::mutex::lock;
 use crate::places::{Place, Places};
@@ -54,6 +56,8 @@ use crate::places::{Place, Places};
 const MAX_FETCHES: usize = 16;
 /// Most parts of files that are fetched ahead of the rest at a time.
 const MAX_PARTS_AHEAD: usize = 4;
+/// Most blobs of images that are read at a time to verify them.
+const MAX_HASHED: usize = 4;
 /// Folder in the cache for the descriptors of images.
 const TAGS: &str = ".tags";
 /// How long a source may take to answer while a program waits.
@@ -84,12 +88,16 @@ pub(crate) struct Objects {
     /// Whose programs ask.
     askers: LastTable,
     verified: Verified,
+    /// Verifications of blobs that are under way, and how many are read for them at a time.
+    verifying: Verifications,
+    hashing: Semaphore,
     absent: AbsentSources,
     /// Offered folders, and listings of folders that programs ask for.
     folders: Mutex<Vec<OfferedFolder>>,
     listings: Listings,
-    /// Limits parts that are fetched ahead.
-    ahead: Arc<Semaphore>,
+    /// Limits parts that are fetched ahead, and which files of folders were asked for last.
+    ahead: Arc<Places>,
+    walks: Walks,
     /// Limits requests for the descriptors of images and for listings, and manifests that are read.
     asking: Arc<Places>,
     reading: Semaphore,
@@ -129,10 +137,13 @@ impl Objects {
             fetching: Places::new(MAX_FETCHES),
             askers: LastTable::default(),
             verified: Verified::default(),
+            verifying: Verifications::default(),
+            hashing: Semaphore::new(MAX_HASHED),
             absent: AbsentSources::default(),
             folders: Mutex::new(folders),
             listings: Listings::default(),
-            ahead: Arc::new(Semaphore::new(MAX_PARTS_AHEAD)),
+            ahead: Places::new(MAX_PARTS_AHEAD),
+            walks: Walks::default(),
             asking: Places::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
@@ -307,11 +318,7 @@ impl Objects {
 
     /// Begins to fetch a file, unless a fetch is running.
     async fn fetch(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Fetch, NoFile> {
-        let key = match file {
-            FileSelector::Hash(hash) => hash.to_string(),
-            FileSelector::Name(name) => format!("/{name}"),
-            FileSelector::Only => return Err(NoFile::Unknown("which file is not said".to_owned())),
-        };
+        let key = key_of(file).ok_or_else(|| NoFile::Unknown("which file is not said".to_owned()))?;
         let by_mirrors = matches!(file, FileSelector::Hash(hash) if self.name_of(*hash).is_some());
         if self.config.sources.is_empty() && (self.mirrors.is_empty() || !by_mirrors) {
             return Err(NoFile::Unknown(
@@ -322,10 +329,14 @@ impl Objects {
             return Ok(fetch.clone());
         }
         let place = self.place(&self.fetching, asker).await?;
+        Ok(self.begin(key, file, place))
+    }
+
+    /// Begins to fetch a file in this place, unless somebody has begun it meanwhile.
+    fn begin(self: &Arc<Self>, key: String, file: &FileSelector, place: Place) -> Fetch {
         let mut fetches = lock(&self.fetches);
-        // Somebody may have begun it meanwhile.
         if let Some(fetch) = fetches.get(&key) {
-            return Ok(fetch.clone());
+            return fetch.clone();
         }
         let (tell, outcome) = channel::channel(None);
         let fetch = Fetch { outcome };
@@ -337,7 +348,7 @@ impl Objects {
             drop(place);
             tell.send_replace(Some(outcome));
         });
-        Ok(fetch)
+        fetch
     }
 
     /// The name of the file with this hash, if the configuration gives it.
@@ -378,6 +389,15 @@ impl Objects {
         }
         self.cache.make_room(0, &self.files);
         Ok(())
+    }
+}
+
+/// Under what a fetch of this file is known.
+fn key_of(file: &FileSelector) -> Option<String> {
+    match file {
+        FileSelector::Hash(hash) => Some(hash.to_string()),
+        FileSelector::Name(name) => Some(format!("/{name}")),
+        FileSelector::Only => None,
     }
 }
 

@@ -11,6 +11,7 @@ use hyper::{Response, StatusCode};
 use pliant_net::transfer::{FileSelector, HeldFile};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::sync::watch as channel;
 
 use super::asker::Asker;
 use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
@@ -18,6 +19,7 @@ use super::image::name::{self, AskedPart, NameError};
 use super::image::sha256::Sha256;
 use super::response::{FileBody, TOO_MANY, full, give};
 use super::{NoFile, Objects};
+use crate::mutex::lock;
 
 /// Prefix of the paths of a registry.
 pub(super) const FOLDER: &str = "/v2/";
@@ -151,7 +153,7 @@ async fn manifest(
         return Err(refuse("what the sources agree on has another digest"));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
-    let mut response = give(objects, file, &HeaderMap::new(), head_only).await;
+    let mut response = give(objects, file, &HeaderMap::new(), head_only, asker).await;
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
@@ -165,12 +167,12 @@ async fn blob(
     (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Result<Response<FileBody>, Refusal> {
     let file = open(digest, (objects, asker)).await.map_err(|why| Refusal::of_file(why, "BLOB_UNKNOWN"))?;
-    let verifying = tokio::spawn(verify(file.clone(), digest.to_owned(), objects.clone()));
-    if file.is_whole() && !verifying.await.unwrap_or(false) {
+    let mut verifying = verifying(&file, digest, objects);
+    if file.is_whole() && !verifying.wait_for(Option::is_some).await.is_ok_and(|right| *right == Some(true)) {
         let why = "what the sources agree on has another digest";
         return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
     }
-    let mut response = give(objects, file, headers, head_only).await;
+    let mut response = give(objects, file, headers, head_only, asker).await;
     say_digest(&mut response, digest);
     Ok(response)
 }
@@ -186,6 +188,24 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
 }
 
+/// The verification of a file, once it is complete. All who ask for it meanwhile share it: a file is large, and asked for often.
+fn verifying(file: &Arc<HeldFile>, digest: &str, objects: &Arc<Objects>) -> channel::Receiver<Option<bool>> {
+    let name = (file.offered().hash, digest.to_owned());
+    let mut running = lock(&objects.verifying);
+    if let Some(result) = running.get(&name) {
+        return result.clone();
+    }
+    let (tell, result) = channel::channel(None);
+    running.insert(name.clone(), result.clone());
+    let (file, digest, objects) = (file.clone(), digest.to_owned(), objects.clone());
+    tokio::spawn(async move {
+        let right = verify(file, digest, objects.clone()).await;
+        lock(&objects.verifying).remove(&name);
+        tell.send_replace(Some(right));
+    });
+    result
+}
+
 /// Whether a complete file has the hash of its name. If not, it is removed.
 async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
     let hash = file.offered().hash;
@@ -196,6 +216,8 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
     let found = if known.is_some() {
         known
     } else {
+        // Programs read their files in the same threads.
+        let Ok(_hashing) = objects.hashing.acquire().await else { return false };
         let reading = file.clone();
         tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await.ok().and_then(Result::ok)
     };

@@ -13,6 +13,7 @@ use pliant_net::transfer::HeldFile;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::Objects;
+use super::asker::Asker;
 use super::range::{Asked, asked};
 
 /// What a program hears for which there is no place.
@@ -72,6 +73,7 @@ pub(super) async fn give(
     file: Arc<HeldFile>,
     headers: &HeaderMap,
     head_only: bool,
+    asker: &Asker,
 ) -> Response<FileBody> {
     let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
     let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
@@ -104,7 +106,7 @@ pub(super) async fn give(
     let body = if head_only || length == 0 {
         FileBody::Head(length)
     } else {
-        let from = objects.ahead(&file, part.clone()).await;
+        let from = objects.ahead(&file, part.clone(), asker).await;
         FileBody::of(from.unwrap_or(file), part)
     };
     let mut response = Response::new(body);

@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pliant_net::transfer::OfferedFiles;
+use pliant_net::clock::Clock;
+use pliant_net::transfer::{OfferedFiles, is_settled};
 
 use super::cache::Cache;
 use super::image::layout;
@@ -15,8 +16,8 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 pub(super) const INTERVAL: Duration = Duration::from_secs(3);
 pub(super) const INTERVAL_TICKS: u32 = (INTERVAL.as_millis() / TICK.as_millis()) as u32;
 
-/// What shows that a file has changed: its size, the time of its last change in nanoseconds, its inode.
-type Stamp = (u64, i128, u64);
+/// What shows that a file has changed: its size, the times of its last change and of its inode's in nanoseconds, its inode.
+type Stamp = (u64, i128, i128, u64);
 
 /// The content of folders at the last check.
 #[derive(Default)]
@@ -29,13 +30,15 @@ impl Folders {
     pub(super) fn look(&mut self, folders: &[PathBuf], files: &OfferedFiles) {
         let mut there = HashMap::new();
         for path in folders.iter().flat_map(|folder| files_in(folder)) {
-            let Some(stamp) = stamp(&path) else { continue };
+            let now = Clock::start().unix_ns();
+            let Some((stamp, is_settled)) = stamp(&path, now) else { continue };
             if self.known.get(&path) == Some(&stamp) {
                 there.insert(path, stamp);
             } else if files.add(&path).is_ok() {
-                // Of a file that was changed while it was read another hash was taken than it has: it is read again.
-                let same = self::stamp(&path) == Some(stamp);
-                there.insert(path, if same { stamp } else { (0, 0, 0) });
+                // Of a file that was changed while it was read another hash was taken than it has, and of one that was changed
+                // a moment before that may not show: it is read again.
+                let same = is_settled && self::stamp(&path, now).is_some_and(|(after, _)| after == stamp);
+                there.insert(path, if same { stamp } else { (0, 0, 0, 0) });
             }
         }
         let gone = |path: &Path| self.known.contains_key(path) && !there.contains_key(path);
@@ -67,9 +70,12 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+/// The stamp of a file, and whether every change after `now` has another one.
+fn stamp(path: &Path, now: u64) -> Option<(Stamp, bool)> {
     let found = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    Some((found.len(), i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec()), found.ino()))
+    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    let (modified, changed) = (ns(found.mtime(), found.mtime_nsec()), ns(found.ctime(), found.ctime_nsec()));
+    Some(((found.len(), modified, changed, found.ino()), is_settled(&found, now)))
 }
 
 #[cfg(test)]
@@ -104,6 +110,24 @@ mod tests {
         std::fs::remove_file(folder.path().join("a")).unwrap();
         look();
         assert_eq!(offered(&files), [("b".to_owned(), 0), fetched]);
+    }
+
+    /// A file that was changed right after it was read, and has the same size and the same time of its last change, is read again.
+    #[test]
+    fn a_change_that_hardly_shows_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let (files, mut folders) = (OfferedFiles::new(), Folders::default());
+        let mut hash_after = |content: &str| {
+            std::fs::write(&path, content).unwrap();
+            let time = std::time::UNIX_EPOCH + Duration::from_secs(1000);
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            folders.look(&[folder.path().to_owned()], &files);
+            files.list()[0].offered().hash
+        };
+        let (one, two, again) = (hash_after("one"), hash_after("two"), hash_after("two"));
+        assert_ne!(one, two);
+        assert_eq!(two, again);
     }
 
     /// What the cache has from before is offered.

@@ -1,5 +1,7 @@
 //! A mirror that speaks HTTP.
 
+mod redirect;
+
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -10,8 +12,10 @@ use ureq::config::Config;
 use ureq::http::header::{self, HeaderMap};
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, Body};
 
+use self::redirect::{OwnHost, followed};
 use crate::content_range;
 use crate::s3::S3Access;
 use crate::url::{Kind, MirrorUrl};
@@ -50,9 +54,14 @@ impl HttpMirror {
     }
 
     fn new(url: MirrorUrl, is_folder: bool, s3: S3Access, patience: Duration) -> Self {
-        let (is_tls, is_s3) = match &url.kind {
-            Kind::Http(url) => (url.starts_with("https:"), false),
-            Kind::S3 { .. } => (s3.endpoint.as_ref().is_none_or(|endpoint| endpoint.starts_with("https:")), true),
+        Self::by(url, is_folder, s3, patience, None)
+    }
+
+    /// With a host of its own other than its URL's, if one is given.
+    fn by(url: MirrorUrl, is_folder: bool, s3: S3Access, patience: Duration, own: Option<OwnHost>) -> Self {
+        let is_tls = match &url.kind {
+            Kind::Http(url) => url.starts_with("https:"),
+            Kind::S3 { .. } => s3.endpoint.as_ref().is_none_or(|endpoint| endpoint.starts_with("https:")),
         };
         let config = Config::builder()
             .user_agent(concat!("pliant/", env!("CARGO_PKG_VERSION")))
@@ -62,17 +71,23 @@ impl HttpMirror {
             .http_status_as_error(false)
             // Who is asked under TLS does not send elsewhere without it.
             .https_only(is_tls)
-            // A signature is for one host.
-            .max_redirects(if is_s3 { 0 } else { MAX_REDIRECTS })
-            .max_redirects_will_error(!is_s3)
+            // They are followed here: the library would read the body of a redirection to its end, if it has one.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
             .max_response_header_size(MAX_HEAD_BYTES)
             .timeout_connect(Some(CONNECT.min(patience)))
             .timeout_resolve(Some(CONNECT.min(patience)))
             .timeout_recv_response(Some(patience))
             .timeout_per_read(Some(patience))
             .timeout_per_write(Some(patience));
-        let config = if is_tls { config.tls_config(tls()) } else { config };
-        Self { url, is_folder, s3, patience, agent: config.build().into() }
+        let config = if is_tls { config.tls_config(tls()) } else { config }.build();
+        let named = match &url.kind {
+            Kind::Http(url) => url.clone(),
+            Kind::S3 { bucket, key } => s3.url(bucket, key),
+        };
+        let own = own.unwrap_or_else(|| OwnHost::of(&named, config.proxy()));
+        let agent = Agent::with_parts(config, DefaultConnector::default(), own);
+        Self { url, is_folder, s3, patience, agent }
     }
 }
 
@@ -124,27 +139,53 @@ fn may_pass(why: impl Into<String>) -> MirrorError {
 }
 
 impl HttpFile {
-    /// Asks for a range of bytes, first and last.
+    /// Asks for a range of bytes, first and last, wherever that leads.
     fn ask(&self, first: u64, last: u64) -> Result<Response<Body>, MirrorError> {
+        let mut url = self.url.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let mut response = self.ask_at(&url, first, last)?;
+            let status = response.status();
+            match status {
+                StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                    return Ok(response);
+                }
+                // A signature is for one host.
+                _ if self.s3.is_none() && status.is_redirection() => {
+                    let Some(to) = header_text(response.headers(), header::LOCATION) else {
+                        return Err(fails(format!("{status}: it redirects to nowhere")));
+                    };
+                    url = followed(&url, to).map_err(fails)?;
+                }
+                StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                    return Err(match self.proxy() {
+                        Some(proxy) => fails(format!("the proxy {proxy} refuses: {status}")),
+                        None => refused(status, &mut response, self.s3.as_ref()),
+                    });
+                }
+                status => {
+                    let proxy = self.proxy();
+                    return Err(beside(proxy.as_deref(), refused(status, &mut response, self.s3.as_ref())));
+                }
+            }
+        }
+        Err(fails("it redirects more than five times"))
+    }
+
+    /// Asks there, and nowhere else.
+    fn ask_at(&self, url: &str, first: u64, last: u64) -> Result<Response<Body>, MirrorError> {
         let range = format!("bytes={first}-{last}");
-        let mut request = self.agent.get(&self.url);
+        // What is sent that is no content, such as the sizes of chunks, is not counted by who reads.
+        let longest = self.patience + Duration::from_secs((last - first) / LEAST_BYTES_PER_S);
+        let mut request = self.agent.get(url).config().timeout_recv_body(Some(longest)).build();
         if let Some(s3) = &self.s3 {
-            let url: Uri = self.url.parse().map_err(|_| fails("its endpoint is no URL: is AWS_ENDPOINT_URL right?"))?;
+            let url: Uri = url.parse().map_err(|_| fails("its endpoint is no URL: is AWS_ENDPOINT_URL right?"))?;
             let host = url.authority().map_or("", |authority| authority.as_str());
             for (name, value) in s3.sign(host, url.path(), &range, chrono::Utc::now()) {
                 request = request.header(name, value);
             }
         }
-        let proxy = self.proxy();
         let called = request.header(header::RANGE, range).call();
-        let mut response = called.map_err(|error| through(proxy.as_deref(), &error))?;
-        match (response.status(), proxy) {
-            (StatusCode::OK | StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE, _) => Ok(response),
-            (status @ StatusCode::PROXY_AUTHENTICATION_REQUIRED, Some(proxy)) => {
-                Err(fails(format!("the proxy {proxy} refuses: {status}")))
-            }
-            (status, proxy) => Err(beside(proxy.as_deref(), refused(status, &mut response, self.s3.as_ref()))),
-        }
+        called.map_err(|error| through(self.proxy().as_deref(), &error))
     }
 
     /// Host and port of the proxy that is asked for it; nothing of a name and a password.
@@ -208,7 +249,7 @@ fn explained(error: &ureq::Error) -> MirrorError {
     match error {
         ureq::Error::Timeout(_) => fails("it does not answer in time"),
         ureq::Error::HostNotFound => fails("its host is not found"),
-        ureq::Error::TooManyRedirects => fails("it redirects more than five times"),
+        ureq::Error::Other(why) => fails(why.to_string()),
         ureq::Error::RequireHttpsOnly(_) => fails("it redirects from HTTPS to a place without"),
         ureq::Error::Rustls(error) => fails(format!("TLS: {error}")),
         ureq::Error::Tls(why) => fails(format!("TLS: {why}")),
@@ -287,6 +328,8 @@ impl MirrorFile for HttpFile {
             return Err(fails("its file was changed while it was fetched"));
         }
         let mut left = range.end - range.start;
+        // Such a body says where it ends, and may go on with trailers without end.
+        let ends_later = headers.contains_key(header::TRANSFER_ENCODING);
         let mut body = response.body_mut().as_reader();
         let mut piece = vec![0; PIECE_BYTES];
         let (mut since, mut came) = (Instant::now(), 0);
@@ -304,7 +347,7 @@ impl MirrorFile for HttpFile {
             }
             left -= read as u64;
             came += read as u64;
-            if take(&piece[..read]).is_break() {
+            if take(&piece[..read]).is_break() || left == 0 && ends_later {
                 return Ok(());
             }
             if since.elapsed() >= self.patience {

@@ -24,6 +24,11 @@ enum Server {
     SilentBody,
     Slow,
     RedirectsForever,
+    RedirectsWithoutEnd,
+    RedirectsTo(&'static str),
+    Trailers,
+    OnlyPromises,
+    SlowRefusal,
     RedirectsOnce,
     Changed,
     NoHttp,
@@ -124,6 +129,32 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
             }
             return Ok(());
         }
+        Server::RedirectsWithoutEnd => {
+            stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nConnection: close\r\n\r\n")?;
+            loop {
+                stream.write_all(&all)?;
+            }
+        }
+        Server::RedirectsTo(place) => return head("302 Found", &format!("Location: {place}\r\n"), 0),
+        Server::Trailers => {
+            let head = format!("HTTP/1.1 {partial}\r\n{}", said(first, last, BYTES));
+            stream.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", part.len()).as_bytes())?;
+            stream.write_all(part)?;
+            stream.write_all(b"\r\n0\r\n")?;
+            loop {
+                stream.write_all(b"X-More: trailers\r\n")?;
+            }
+        }
+        Server::OnlyPromises => loop {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n")?;
+        },
+        Server::SlowRefusal => {
+            head("403 Forbidden", "", 4096)?;
+            loop {
+                stream.write_all(b"x")?;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
         Server::RedirectsForever => return head("302 Found", &format!("Location: {path}x\r\n"), 0),
         Server::Changed => {
             head(partial, &format!("ETag: \"{number}\"\r\n{}", said(first, last, BYTES)), part.len())?;
@@ -204,6 +235,14 @@ fn faults_are_named() {
         (Server::SilentBody, "it does not answer in time", false),
         (Server::Slow, "bytes in 1 s", false),
         (Server::RedirectsForever, "it redirects more than five times", false),
+        (Server::OnlyPromises, "the head of its answer is too long", false),
+        (Server::RedirectsWithoutEnd, "it redirects more than five times", false),
+        (Server::RedirectsTo("file:///etc/passwd"), "it redirects to a place that is none of HTTP", false),
+        (
+            Server::RedirectsTo("http://user:secret@127.0.0.1/x"),
+            "it redirects to a URL with a name and a password",
+            false,
+        ),
         (Server::NoHttp, "it does not speak HTTP", false),
         (Server::LongHead, "the head of its answer is too long", false),
         (Server::Status("404 Not Found"), "404 Not Found: it has no such file", false),
@@ -218,6 +257,28 @@ fn faults_are_named() {
         assert_eq!(error.passes, passes, "{server:?}: {}", error.why);
         assert!(bytes == content()[10..10 + bytes.len()], "{server:?}");
     }
+}
+
+/// What is no content is not waited for: trailers without end after what was asked for. A refusal byte by byte takes no longer
+/// than content may.
+#[test]
+fn what_is_no_content_ends() {
+    assert_eq!(read(file(Server::Trailers).as_mut(), 0..1000), (content()[..1000].to_vec(), Ok(())));
+    let keys = Some(("key".to_owned(), "secret".to_owned()));
+    let s3 = S3Access { endpoint: Some(format!("http://{}", serve(Server::SlowRefusal))), keys, ..S3Access::default() };
+    let why = file_at("s3://bucket/x", s3).bytes().unwrap_err().why;
+    assert_eq!(why, "403 Forbidden: it does not give it to who asks");
+}
+
+/// A mirror elsewhere does not have this host asked for something.
+#[test]
+fn redirections_do_not_lead_here() {
+    let here: &'static str = format!("http://localhost:{}/file", serve(Server::Right).port()).leak();
+    let url = MirrorUrl::of_file(&format!("http://{}/file", serve(Server::RedirectsTo(here)))).unwrap();
+    let mirror = |own| HttpMirror::by(url.clone(), false, S3Access::default(), Duration::from_secs(1), own);
+    assert_eq!(mirror(None).file("ignored").bytes(), Ok(BYTES), "of this host itself it may");
+    let far = mirror(Some(OwnHost::elsewhere("127.0.0.1")));
+    assert_eq!(far.file("ignored").bytes().unwrap_err().why, "it redirects to an address of this host or of its link");
 }
 
 /// A file is the same from when its size was asked for to its end.

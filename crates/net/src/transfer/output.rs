@@ -1,7 +1,7 @@
 //! Where received content goes: a temporary file that is moved into its place at the end.
 
 use std::fs::{File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use tempfile::NamedTempFile;
 
 use super::announcement::{Announcement, Kind};
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, write_pieces};
 use super::directory::{Index, Unchanged, Unpacked, replace_tree, unpack};
 use super::names::{parent, persist, rename_new, sync, sync_folder_of};
 use super::settings::Limits;
@@ -124,7 +124,7 @@ impl Output {
             // Errors of the temporary file itself would name it, to the peer as well.
             Self::Temporary { file, path, .. } => {
                 before(DiskOperation::Write(content.len()), path)?;
-                file.as_file().write_all(content)
+                write_pieces(file.as_file(), content)
             }
             Self::Kept { checkpoint, .. } => checkpoint.write(content),
         }

@@ -16,6 +16,7 @@ use pliant_net::transfer::{
     WantedFolder, fetch, fetch_folder,
 };
 use pliant_proto::congestion::Algorithm;
+use pliant_proto::time::Span;
 
 const MB: usize = 1 << 20;
 const MODIFIED_S: u64 = 1_000_000_000;
@@ -226,4 +227,67 @@ fn folders_are_voted_on() {
     std::fs::write(site.source(1).join("sub/c.txt"), "other").unwrap();
     let error = site.fetch(&FolderFilter::default(), &weighted()).unwrap_err();
     assert!(matches!(error, TransferError::NoMajority { .. }), "{error}");
+}
+
+/// A source that is silent does not hold up a folder: its contents come while the vote on its listing is open, and get their
+/// place when that source is given up. One that answers late and has another folder makes a tie of one against one, and two of
+/// them are the majority.
+#[test]
+fn who_is_silent_does_not_hold_up_a_folder() {
+    let settings = Settings { connect_timeout: Span::from_secs(3), ..weighted() };
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (late, expected) in
+        [(&[][..], Ok("right")), (&["right"], Ok("right")), (&["wrong"], Err(())), (&["wrong", "wrong"], Ok("wrong"))]
+    {
+        let site = FolderSite::new();
+        let text = |number: usize| std::fs::read(site.source(number).join("sub/c.txt")).unwrap();
+        std::fs::write(site.source(1).join("sub/c.txt"), "another").unwrap();
+        let texts = [text(0), text(1)];
+        let offer = |number| Offer::bind(([127, 0, 0, 1], 0).into(), &site.source(number), weighted()).unwrap();
+        let first = offer(0);
+        let others: Vec<Offer> = late.iter().map(|which| offer(usize::from(*which == "wrong"))).collect();
+        let silent = late.is_empty().then(|| nobody.local_addr().unwrap());
+        let addresses: Vec<SocketAddr> =
+            [first.address()].into_iter().chain(others.iter().map(Offer::address)).chain(silent).collect();
+        let (stop, all_here) = (AtomicBool::new(false), AtomicBool::new(false));
+        let mut news = Vec::new();
+        let fetched = thread::scope(|scope| {
+            scope.spawn(|| first.serve(None, &stop, |_| {}));
+            for offer in others {
+                scope.spawn(|| {
+                    // It answers when all of the contents are here.
+                    while !all_here.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                    offer.serve(None, &stop, |_| {})
+                });
+            }
+            let wanted = WantedFolder { name: "tree/".into(), ..WantedFolder::default() };
+            let fetched = fetch_folder(
+                &addresses,
+                &wanted,
+                &Target::Directory(site.target()),
+                &settings,
+                &NEVER,
+                |progress| all_here.store(progress.placing || all_here.load(Ordering::Relaxed), Ordering::Relaxed),
+                |told| news.push(told.to_string()),
+            );
+            stop.store(true, Ordering::Relaxed);
+            fetched
+        });
+        assert!(all_here.load(Ordering::Relaxed), "{late:?}: the contents came beside the vote: {news:?}");
+        assert!(news[0].starts_with(&format!("1 of {} sources have answered", addresses.len())), "{late:?}: {news:?}");
+        let disputed = news.iter().any(|told| told.contains("all sources are asked again"));
+        assert_eq!(disputed, late.contains(&"wrong"), "{late:?}: {news:?}");
+        if let Some(silent) = silent {
+            assert!(news.iter().any(|told| told.starts_with(&format!("no answer from {silent}"))), "{news:?}");
+        }
+        let came = std::fs::read(site.target().join("tree/sub/c.txt")).ok();
+        let which = came.map(|came| if came == texts[0] { "right" } else { "wrong" });
+        assert_eq!(which, expected.ok(), "{late:?}: {news:?}");
+        match fetched {
+            Ok(_) => assert!(expected.is_ok()),
+            Err(error) => assert!(matches!(error, TransferError::NoMajority { .. }), "{late:?}: {error}"),
+        }
+    }
 }

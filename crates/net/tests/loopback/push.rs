@@ -455,6 +455,48 @@ fn who_answers_late_is_heard_before_the_file_has_its_place() {
     }
 }
 
+/// A receiver that serves what it fetches begins with the sources that answer, too, and offers nothing of it before the vote is
+/// over: all of it is here while nobody can have it from here.
+#[test]
+fn what_is_not_agreed_on_is_fetched_and_not_offered() {
+    let settings = Settings { connect_timeout: Span::from_secs(3), ..encrypted(weighted(1.0)) };
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let site = Site::new(3 * MB);
+    let offer = Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap();
+    let addresses = [offer.address(), nobody.local_addr().unwrap()];
+    let (stop, files) = (AtomicBool::new(false), OfferedFiles::new());
+    let (mut news, mut offered_when_here) = (Vec::new(), Vec::new());
+    let fetched = thread::scope(|scope| {
+        scope.spawn(|| offer.serve(None, &stop, |_| {}));
+        let wanted = WantedFile { offered_in: Some(files.clone()), ..WantedFile::default() };
+        let fetched = fetch(
+            &addresses,
+            wanted,
+            &Target::Directory(site.target()),
+            &settings,
+            &NEVER,
+            |progress| {
+                if progress.placing {
+                    offered_when_here.push(files.list().len());
+                }
+            },
+            |told| news.push(told.to_string()),
+        );
+        stop.store(true, Ordering::Relaxed);
+        fetched.unwrap()
+    });
+    assert!(news[0].starts_with("1 of 2 sources have answered"), "{news:?}");
+    assert!(news[1].starts_with(&format!("no answer from {}", addresses[1])), "{news:?}");
+    assert!(
+        !offered_when_here.is_empty() && offered_when_here.iter().all(|files| *files == 0),
+        "{offered_when_here:?}"
+    );
+    let lost: Vec<bool> = fetched.sources.iter().map(|source| source.lost.is_some()).collect();
+    assert_eq!(lost.iter().filter(|lost| **lost).count(), 1, "{fetched:?}");
+    assert!(files.list()[0].is_whole());
+    intact(&site.target(), 3 * MB);
+}
+
 /// Addresses that cannot go together, weights below theta's floor and what is no file are refused.
 #[test]
 fn what_cannot_be_fetched_is_told() {

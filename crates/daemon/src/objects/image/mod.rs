@@ -9,11 +9,15 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use pliant_net::transfer::Hash;
+use tokio::sync::watch as channel;
 
 use crate::mutex::lock;
 
 /// Most files that are remembered as verified.
 const MAX_VERIFIED: usize = 1 << 16;
+
+/// Whether files have the digest of their names, by their hash and that digest: `None` until it is known.
+pub(super) type Verifications = Mutex<HashMap<(Hash, String), channel::Receiver<Option<bool>>>>;
 
 /// The SHA-256 of files, by their own hash.
 #[derive(Default)]

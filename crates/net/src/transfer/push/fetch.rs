@@ -85,12 +85,11 @@ pub fn fetch(
         };
         return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
     }
-    // What is not agreed on is not offered.
-    for eager in [wanted.offered_in.is_none(), false] {
-        let mut left = None;
+    for hearing in [Hearing::Beside, Hearing::First] {
+        let mut attempt = Attempt::new(hearing);
         let fetched =
-            fetch_once(sources, &wanted, target, settings, interrupted, eager, &mut progress, &mut tell, &mut left);
-        match (fetched, left) {
+            fetch_once(sources, &wanted, target, settings, interrupted, &mut attempt, &mut progress, &mut tell);
+        match (fetched, attempt.left) {
             (Ok(Some(fetched)), _) => return Ok(fetched),
             (Ok(None), _) => tell(FetchNews::Disputed),
             (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
@@ -110,6 +109,75 @@ pub fn fetch(
     unreachable!("what is begun when all were heard is not disputed")
 }
 
+/// When the sources are heard that are slow to say what they offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hearing {
+    /// Before the fetch begins.
+    First,
+    /// While it runs, and before the file gets its place or is offered to others.
+    Beside,
+    /// By the next fetch, which is of what this one brings.
+    Later,
+}
+
+/// One attempt at a fetch.
+pub(super) struct Attempt {
+    hearing: Hearing,
+    /// The open vote on another file, which must be won before this one gets its place.
+    elsewhere: Option<Elsewhere>,
+    /// The open vote on what was fetched, if it is heard later.
+    pub(super) unheard: Option<Elsewhere>,
+    /// What is left to mirrors, if it failed.
+    left: Option<LeftToMirrors>,
+}
+
+impl Attempt {
+    pub(super) fn new(hearing: Hearing) -> Self {
+        Self { hearing, elsewhere: None, unheard: None, left: None }
+    }
+
+    /// A fetch of what depends on another file, whose vote is open.
+    pub(super) fn beside(elsewhere: Option<Elsewhere>) -> Self {
+        Self { elsewhere, ..Self::new(Hearing::Beside) }
+    }
+}
+
+/// An open vote on a file that was fetched already.
+pub(super) struct Elsewhere {
+    offered: Offered,
+    /// How sources are asked for it.
+    file: FileSelector,
+    /// How many offer it, and how many are out.
+    votes: usize,
+    out: usize,
+    silent: Vec<Silent>,
+}
+
+/// A source that has not said yet whether it offers that file.
+struct Silent {
+    address: SocketAddr,
+    connection: Option<ConnectionId>,
+    /// Its offer, and whether it has none.
+    answer: Option<Offered>,
+    is_out: bool,
+}
+
+impl Elsewhere {
+    fn answers(&self) -> impl Iterator<Item = SourceAnswer<'_>> {
+        let silent = self.silent.iter().map(|silent| match &silent.answer {
+            Some(offered) => SourceAnswer::Offers(offered),
+            None if silent.is_out => SourceAnswer::Out,
+            None => SourceAnswer::Pending,
+        });
+        let votes = std::iter::repeat_n(SourceAnswer::Offers(&self.offered), self.votes);
+        votes.chain(std::iter::repeat_n(SourceAnswer::Out, self.out)).chain(silent)
+    }
+
+    fn silent(&mut self, connection: ConnectionId) -> Option<&mut Silent> {
+        self.silent.iter_mut().find(|silent| silent.connection == Some(connection))
+    }
+}
+
 /// What is left to mirrors when there is no source.
 struct LeftToMirrors {
     hash: blake3::Hash,
@@ -120,17 +188,16 @@ struct LeftToMirrors {
 }
 
 /// `None` if a fetch began before all sources were heard, and is disputed.
-#[expect(clippy::too_many_arguments, reason = "those of `fetch`, and two more")]
-fn fetch_once(
+#[expect(clippy::too_many_arguments, reason = "those of `fetch`, and one more")]
+pub(super) fn fetch_once(
     sources: &[SocketAddr],
     wanted: &WantedFile,
     target: &Target,
     settings: &Settings,
     interrupted: &AtomicBool,
-    eager: bool,
+    attempt: &mut Attempt,
     progress: &mut impl FnMut(Progress),
     tell: &mut impl FnMut(FetchNews<'_>),
-    left: &mut Option<LeftToMirrors>,
 ) -> Result<Option<Fetched>, TransferError> {
     let mut distinct = sources.to_vec();
     distinct.sort_unstable();
@@ -173,6 +240,13 @@ fn fetch_once(
         ..SourceConnection::new(address)
     };
     calls.extend(peers.into_iter().map(called_again));
+    let mut elsewhere = attempt.elsewhere.take();
+    if let Some(Elsewhere { file, silent, .. }) = &mut elsewhere {
+        let opening = FetchCall { request, file: file.clone() }.encode();
+        for silent in silent {
+            silent.connection = Some(driver.connect(silent.address, &opening).map_err(TransferError::Connect)?);
+        }
+    }
     let waker = (!wanted.mirrors.is_empty()).then(PollWaker::new).transpose().map_err(socket_error)?;
     if let Some(waker) = &waker {
         driver.set_waker(waker.clone());
@@ -197,8 +271,10 @@ fn fetch_once(
         missing_since: (0, driver.now()),
         patience: settings.idle_timeout,
         max_bytes: settings.limits.max_bytes,
-        agreement: Agreement::new(driver.now(), eager && wanted.hash.is_none()),
-        open: None,
+        agreement: Agreement::new(driver.now(), attempt.hearing != Hearing::First && wanted.hash.is_none()),
+        open: elsewhere.as_ref().map(|vote| OpenVote { answered: vote.votes, told: true, standing: Standing::Open }),
+        elsewhere,
+        hears_later: attempt.hearing == Hearing::Later,
         pages: Pages::default(),
         inquiry: Inquiry::new(settings.idle_timeout),
         hashes_known_at: None,
@@ -234,7 +310,7 @@ fn fetch_once(
             return Ok(None);
         }
         if let Some(error) = handler.problem(now) {
-            *left = handler.left_to_mirrors();
+            attempt.left = handler.left_to_mirrors();
             handler.close(&mut driver, close_code::FAILED, "it cannot go on").map_err(socket_error)?;
             return Err(error);
         }
@@ -249,6 +325,7 @@ fn fetch_once(
         }
     }
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);
+    attempt.unheard = handler.unheard(wanted.selector());
     let refused = driver.refused();
     handler.close(&mut driver, close_code::DONE, "").map_err(socket_error)?;
     let sources = handler.calls.iter_mut().map(SourceConnection::outcome).collect();
@@ -406,6 +483,10 @@ struct FetchHandler<'a> {
     agreement: Agreement,
     /// The vote, and whether the user knows, if a fetch began before its end.
     open: Option<OpenVote>,
+    /// The file that it is about, if not this one.
+    elsewhere: Option<Elsewhere>,
+    /// Whether the fetch ends before the vote.
+    hears_later: bool,
     /// Arrived pages of the content's hash tree, and requested ones.
     pages: Pages,
     inquiry: Inquiry,
@@ -449,6 +530,10 @@ impl FetchHandler<'_> {
     /// Forgets sources whose connections are over.
     fn count_losses(&mut self, now: Instant) {
         for (connection, session, why) in std::mem::take(&mut self.over) {
+            if let Some(silent) = self.elsewhere.as_mut().and_then(|vote| vote.silent(connection)) {
+                silent.is_out = true;
+                continue;
+            }
             let called = |call: &SourceConnection| call.connection == Some(connection);
             let Some(source) = self.calls.iter().position(called) else { continue };
             let call = &mut self.calls[source];
@@ -507,12 +592,42 @@ impl FetchHandler<'_> {
         })
     }
 
-    /// Evaluates an open vote.
+    /// Evaluates an open vote. What has won it is offered to others from now on.
     fn follow_vote(&mut self) {
-        if let (Some(vote), Some(begun)) = (self.open, self.taken()) {
-            let standing = Agreement::standing(&begun, Self::answers(&self.calls));
-            self.open = (standing != Standing::Won).then_some(OpenVote { standing, ..vote });
+        let Some(vote) = self.open else { return };
+        let standing = match (&self.elsewhere, self.taken()) {
+            (Some(elsewhere), _) => Agreement::standing(&elsewhere.offered, elsewhere.answers()),
+            (None, Some(begun)) => Agreement::standing(&begun, Self::answers(&self.calls)),
+            (None, None) => return,
+        };
+        self.open = (standing != Standing::Won).then_some(OpenVote { standing, ..vote });
+        if self.open.is_none()
+            && let Stage::Fetching(object) = &self.stage
+            && let Err(error) = object.borrow_mut().offer()
+        {
+            self.failed = Some(error);
         }
+    }
+
+    /// The open vote on what was fetched, for the next fetch.
+    fn unheard(&self, file: FileSelector) -> Option<Elsewhere> {
+        let offered = self.taken().filter(|_| self.open.is_some())?;
+        let (mut votes, mut out, mut silent) = (0, 0, Vec::new());
+        for (call, answer) in self.calls.iter().filter(|call| !call.is_peer).zip(Self::answers(&self.calls)) {
+            match answer {
+                SourceAnswer::Offers(_) => votes += 1,
+                SourceAnswer::Out => out += 1,
+                SourceAnswer::Pending => {
+                    silent.push(Silent { address: call.address, connection: None, answer: None, is_out: false });
+                }
+            }
+        }
+        Some(Elsewhere { offered, file, votes, out, silent })
+    }
+
+    /// Whether the fetch may end, once everything is here.
+    fn may_end(&self) -> bool {
+        self.open.is_none() || self.hears_later
     }
 
     /// Continues as far as possible; true once everything is here.
@@ -536,7 +651,7 @@ impl FetchHandler<'_> {
         }
         match &self.stage {
             Stage::Asking | Stage::Checking(_) => Ok(false),
-            Stage::Empty(_) => Ok(self.open.is_none()),
+            Stage::Empty(_) => Ok(self.may_end()),
             Stage::Fetching(object) => {
                 let object = object.clone();
                 self.call_peers(now, &object, driver);
@@ -554,7 +669,7 @@ impl FetchHandler<'_> {
                     mirrors.begun.advance(&object);
                 }
                 if self.control(now, &object, driver) {
-                    return Ok(self.open.is_none());
+                    return Ok(self.may_end());
                 }
                 let first = object.borrow().first_missing();
                 if self.hashes_known_at != Some(first) {
@@ -684,7 +799,9 @@ impl FetchHandler<'_> {
         };
         let pages = pages_of(offered.bytes, kept);
         let growing = files.begin(offered.clone(), path, file, pages, kept.len() as u32);
-        let growing = growing.map_err(|error| TransferError::File { path: path.to_owned(), error })?;
+        if self.open.is_none() {
+            growing.offer()?;
+        }
         hashes.share(growing.pages());
         Ok(Some(growing))
     }
@@ -1004,6 +1121,19 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
 
     fn open(&mut self, _: Instant, connection: ConnectionId, event: Event) -> Option<FetchSession> {
         let Event::Connected { answer } = event else { return None };
+        if let Some(vote) = &mut self.elsewhere {
+            let asked = vote.file.clone();
+            if let Some(silent) = vote.silent(connection) {
+                let is_it = |offered: &Offered| match &asked {
+                    FileSelector::Name(name) => answers_to(&offered.name, name),
+                    FileSelector::Hash(hash) => offered.hash == *hash,
+                    FileSelector::Only => true,
+                };
+                silent.answer = Offered::decode(&answer).filter(is_it);
+                silent.is_out = silent.answer.is_none();
+                return None;
+            }
+        }
         let source = self.calls.iter().position(|call| call.connection == Some(connection))?;
         self.calls[source].answered = true;
         match self.answered(source, &answer) {
@@ -1011,7 +1141,8 @@ impl ConnectionHandler<AnyTransport, FetchApplication> for FetchHandler<'_> {
             Err(error) => self.calls[source].ended = Some(error),
         }
         // While the vote is open, who offers something else disputes it.
-        let taken = self.taken().filter(|_| self.open.is_none() || self.calls[source].is_peer);
+        let disputes = self.open.is_some() && self.elsewhere.is_none() && !self.calls[source].is_peer;
+        let taken = self.taken().filter(|_| !disputes);
         let other = taken.and_then(|taken| self.other_content(&self.calls[source], &taken));
         let call = &mut self.calls[source];
         call.ended = call.ended.take().or(other);

@@ -112,6 +112,7 @@ impl Shape {
 }
 
 /// The tree of an offered file: 32 bytes for each block, and a third of that above them.
+#[derive(Clone)]
 pub(super) struct HashTree {
     shape: Shape,
     bytes: u64,
@@ -150,6 +151,13 @@ impl TreeBuilder {
             }
             content = later;
         }
+    }
+
+    /// Takes the next block by its value, of this many bytes. It is not the only one of the file, whose value is another.
+    pub(super) fn take_block(&mut self, value: ChainingValue, bytes: u64) {
+        assert!(self.in_block == 0, "blocks are taken whole");
+        self.values.push(value);
+        self.bytes += bytes;
     }
 
     fn end_block(&mut self) {
@@ -196,6 +204,12 @@ impl HashTree {
     /// BLAKE3 hash of the file.
     pub(super) fn root(&self) -> blake3::Hash {
         self.root
+    }
+
+    /// The value of a block, unless it is the only one.
+    pub(super) fn value(&self, block: u64) -> Option<ChainingValue> {
+        let values = &self.levels[0];
+        values.get(block as usize).filter(|_| values.len() > 1).copied()
     }
 
     /// The values of a page, if there is one.

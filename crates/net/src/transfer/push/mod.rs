@@ -36,13 +36,16 @@ mod offer;
 mod offered_files;
 mod own_blocks;
 mod pace;
+mod read_ahead;
 
 pub use fetch::fetch;
 pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
-pub use folder::{FolderFile, FolderFilter, FolderIndex, InFolder, WantedFolder, fetch_folder, state_of_folder};
+pub use folder::{
+    FolderFile, FolderFilter, FolderIndex, InFolder, WantedFolder, fetch_folder, is_settled, state_of_folder,
+};
 pub use hash_tree::PageNumber;
 pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 pub use mirror::{FromMirror, Mirror, MirrorError, MirrorFile};
 pub use offer::{Offer, Served};
-pub use offered_files::{Coming, HeldFile, OfferedFiles};
+pub use offered_files::{Coming, FolderReading, HeldFile, OfferedFiles};
 pub use own_blocks::{OnlyBlocks, OwnBlocks};

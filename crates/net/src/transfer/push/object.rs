@@ -539,6 +539,11 @@ impl Object {
         self.first == self.partition.blocks() && (self.problem.is_none() || is_mutant(Mutant::LastBlockIsWritten))
     }
 
+    /// Offers it to others, if it is to be.
+    pub(super) fn offer(&self) -> Result<(), TransferError> {
+        self.growing.as_ref().map_or(Ok(()), Growing::offer)
+    }
+
     /// Puts it into its place.
     pub(super) fn commit(self) -> Result<Option<PathBuf>, TransferError> {
         let all = self.written == self.offered.bytes || is_mutant(Mutant::LastBlockIsWritten);

@@ -16,6 +16,7 @@ use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 use super::hash_tree::{BLOCK_BYTES, PageNumber};
 use super::message::{FetchCall, HashNotice, HoldingNotice, Offered, PushNotice, Request};
 use super::offered_files::{Encoders, HeldFile, OfferedFiles};
+use super::read_ahead::ReadAhead;
 use crate::clock::Clock;
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
 use crate::driver::{Application, ConnectionHandler, Driver, PayloadLocation, Session};
@@ -59,6 +60,7 @@ struct OfferApplication {
     to: SocketAddr,
     file: Arc<HeldFile>,
     encoders: Arc<Encoders>,
+    ahead: ReadAhead,
     asked: Requested,
     /// Blocks that the transport knows of, and when the receiver was told how many there are, if they are not all.
     known: u32,
@@ -91,7 +93,13 @@ impl Application for OfferApplication {
     fn read(&mut self, location: PayloadLocation, payload: &mut [u8]) -> io::Result<()> {
         let PayloadLocation::Symbol { block, symbol } = location else { unreachable!("a source sends symbols") };
         debug_assert_eq!(payload.len(), usize::from(self.asked.request.symbol), "symbols are of one length");
-        self.encoders.write(&self.file, self.asked.partition.symbols_of(block), (block, symbol), payload)
+        let symbols = self.asked.partition.symbols_of(block);
+        if symbol >= symbols {
+            return self.encoders.write(&self.file, symbols, (block, symbol), payload);
+        }
+        let (bytes, file) = (payload.len() as u64, &self.file);
+        let place = (block, u64::from(symbol) * bytes);
+        self.ahead.read(place, u64::from(symbols) * bytes, payload, |offset, into| file.read(block, offset, into))
     }
 
     fn write(&mut self, _: PayloadLocation, _: &[u8]) -> io::Result<()> {
@@ -288,6 +296,7 @@ impl ConnectionHandler<AnyTransport, OfferApplication> for OfferHandler<'_> {
             to: from,
             file,
             encoders: self.encoders.clone(),
+            ahead: ReadAhead::default(),
             asked: Requested { request, partition },
             known,
             told_at: None,

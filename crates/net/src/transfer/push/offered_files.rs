@@ -13,7 +13,7 @@ use blake3::hazmat::ChainingValue;
 use tokio::sync::watch;
 
 use super::coding::Encoder;
-use super::folder::{FOLDER_END, FolderContents, FolderFilter, ReadFolder};
+use super::folder::{FOLDER_END, FolderContents, FolderFilter, KnownFolder, ReadFolder};
 use super::hash_tree::{BLOCK_BYTES, HashTree, PageNumber, VerifiedPages, blocks_of};
 use super::message::{FileSelector, MAX_NAME_BYTES, Offered};
 use crate::entropy;
@@ -166,7 +166,7 @@ impl HeldFile {
     }
 
     /// Reads a block from its byte `offset` on. Bytes beyond its end are zero.
-    fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
+    pub(super) fn read(&self, block: u32, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let start = u64::from(block) * u64::from(BLOCK_BYTES);
         let (offset, end) = (start + offset, self.offered.bytes.min(start + u64::from(BLOCK_BYTES)));
         let there = end.saturating_sub(offset).min(into.len() as u64) as usize;
@@ -175,13 +175,21 @@ impl HeldFile {
     }
 }
 
-/// An incoming file, for receivers that fetch it from here.
+/// An incoming file, for receivers that fetch it from here once it is offered.
 pub(super) struct Growing {
     files: OfferedFiles,
     file: Arc<HeldFile>,
 }
 
 impl Growing {
+    /// Offers it from now on.
+    pub(super) fn offer(&self) -> Result<(), TransferError> {
+        let inserted = self.files.insert(self.file.clone());
+        inserted.map_err(|error| TransferError::File { path: self.file.path.clone(), error })?;
+        self.files.wake();
+        Ok(())
+    }
+
     /// This many of its blocks are there and verified.
     pub(super) fn grow(&self, there: u32) {
         self.file.there.send_replace(Coming { blocks: there, over: false });
@@ -205,6 +213,27 @@ impl Drop for Growing {
         }
         self.file.there.send_modify(|coming| coming.over = true);
     }
+}
+
+/// How a folder was read for an offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolderReading {
+    /// Bytes of files that were read.
+    pub bytes: u64,
+    /// Whether every change since shows in the times of its files. If not, it must be looked at again.
+    pub is_settled: bool,
+}
+
+/// What is known of the folder at `root` of which these are the parts.
+fn known<'k>(parts: &'k [Arc<HeldFile>], root: &Path) -> Option<KnownFolder<'k>> {
+    let contents = parts.iter().find(|file| file.is_part(FolderPart::Contents))?;
+    let (ContentPlace::Folder(places, _), Tree::Whole(tree)) = (&contents.bytes, &contents.tree) else { return None };
+    let of_file = |file: &'k Arc<HeldFile>| match &file.tree {
+        Tree::Whole(tree) => Some((file.path.strip_prefix(root).ok()?, tree)),
+        Tree::Pages(_) => None,
+    };
+    let files = parts.iter().filter(|file| file.is_part(FolderPart::File)).filter_map(of_file).collect();
+    Some(KnownFolder { contents: places, tree, files })
 }
 
 /// An offer. Copies share it.
@@ -247,13 +276,13 @@ impl OfferedFiles {
 
     /// Adds the file at `path`, or the folder there with all its files. If two have one name, the first has it.
     pub fn add(&self, path: &Path) -> Result<(), TransferError> {
-        if path.is_dir() { self.add_folder(path, &FolderFilter::default()) } else { self.open(path, None) }
+        if path.is_dir() { self.add_folder(path, &FolderFilter::default()).map(drop) } else { self.open(path, None) }
     }
 
     /// Adds the folder at `path` under its name and a slash, and each of its files that `filter` selects under its path
     /// in the folder. Leaves out names that begin with a dot, and what is in such folders. Reads each file once, for
-    /// its hash. What was offered of the folder before is replaced.
-    pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<(), TransferError> {
+    /// its hash. What was offered of the folder before is replaced, and only what has changed or moved is read.
+    pub fn add_folder(&self, path: &Path, filter: &FolderFilter) -> Result<FolderReading, TransferError> {
         let fail = |error| TransferError::File { path: path.into(), error };
         let folder = if path.file_name().is_some() { path.to_owned() } else { path.canonicalize().map_err(fail)? };
         let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
@@ -264,17 +293,30 @@ impl OfferedFiles {
 
     /// The same under another name than the folder's own. The name goes before the paths of its files, too, so that many
     /// folders can have files of one name.
-    pub fn add_folder_named(&self, path: &Path, name: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+    pub fn add_folder_named(
+        &self,
+        path: &Path,
+        name: &str,
+        filter: &FolderFilter,
+    ) -> Result<FolderReading, TransferError> {
         let name = format!("{name}{FOLDER_END}");
         self.replace_folder(NamedFolder { root: path.to_owned(), name: name.clone() }, &name, filter)
     }
 
     /// Offers a folder, whose files have `before` in front of their paths.
-    fn replace_folder(&self, folder: NamedFolder, before: &str, filter: &FolderFilter) -> Result<(), TransferError> {
+    fn replace_folder(
+        &self,
+        folder: NamedFolder,
+        before: &str,
+        filter: &FolderFilter,
+    ) -> Result<FolderReading, TransferError> {
         let folder = Arc::new(folder);
         let (path, name) = (folder.root.as_path(), folder.name.as_str());
         let fail = |error| TransferError::File { path: path.into(), error };
-        let ReadFolder { listing, contents, tree, files } = FolderContents::read(path, filter).map_err(fail)?;
+        let offered: Vec<_> = self.lock().files.iter().filter(|file| file.is_of_folder(&folder)).cloned().collect();
+        let read = FolderContents::read(path, filter, known(&offered, path).as_ref()).map_err(fail)?;
+        let reading = FolderReading { bytes: read.bytes, is_settled: read.is_settled() };
+        let ReadFolder { listing, contents, tree, files, .. } = read;
         let mut file = tempfile::tempfile().map_err(fail)?;
         file.write_all(&listing).map_err(fail)?;
         let contents = Arc::new(contents);
@@ -302,7 +344,7 @@ impl OfferedFiles {
         }
         state.files.retain(|file| !file.is_of_folder(&folder));
         state.files.extend(parts);
-        Ok(())
+        Ok(reading)
     }
 
     /// Withdraws the folder at `path` that was added under a name. Connections that fetch something of it still have it.
@@ -375,22 +417,13 @@ impl OfferedFiles {
         })
     }
 
-    /// Offers an incoming file, of which the blocks with these values are in `file`.
-    pub(super) fn begin(
-        &self,
-        offered: Offered,
-        path: &Path,
-        file: File,
-        pages: VerifiedPages,
-        there: u32,
-    ) -> io::Result<Growing> {
+    /// An incoming file, of which the blocks with these values are in `file`. It is not offered yet.
+    pub(super) fn begin(&self, offered: Offered, path: &Path, file: File, pages: VerifiedPages, there: u32) -> Growing {
         let tree = Tree::Pages(Arc::new(Mutex::new(pages)));
         let there = watch::Sender::new(Coming { blocks: there, over: false });
         let (bytes, part_of) = (ContentPlace::File(file), None);
-        let object = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
-        self.insert(object.clone())?;
-        self.wake();
-        Ok(Growing { files: self.clone(), file: object })
+        let file = Arc::new(HeldFile { bytes, part_of, path: path.into(), offered, tree, there });
+        Growing { files: self.clone(), file }
     }
 }
 
@@ -415,7 +448,7 @@ type EncoderKey = (blake3::Hash, u16, u32);
 pub(super) struct Encoders(AtomicRefCell<VecDeque<(EncoderKey, Encoder)>>);
 
 impl Encoders {
-    /// Writes a symbol of a block that has `symbols` source symbols.
+    /// Writes a repair symbol of a block that has `symbols` source symbols.
     pub(super) fn write(
         &self,
         object: &HeldFile,
@@ -424,9 +457,6 @@ impl Encoders {
         into: &mut [u8],
     ) -> io::Result<()> {
         let bytes = into.len() as u16;
-        if symbol < symbols {
-            return object.read(block, u64::from(symbol) * u64::from(bytes), into);
-        }
         let mut encoders = self.0.borrow_mut();
         let key = (object.offered.hash, bytes, block);
         if let Some((_, encoder)) = encoders.iter().find(|(known, _)| *known == key) {
@@ -536,8 +566,9 @@ mod tests {
         let content = std::fs::read(&path).unwrap();
         let offered = Offered { bytes: content.len() as u64, hash: blake3::hash(&content), name: "part".into() };
         let objects = OfferedFiles::new();
-        let growing =
-            objects.begin(offered.clone(), &path, file.try_clone().unwrap(), VerifiedPages::new(), 0).unwrap();
+        let growing = objects.begin(offered.clone(), &path, file.try_clone().unwrap(), VerifiedPages::new(), 0);
+        assert!(objects.list().is_empty(), "it is not offered yet");
+        growing.offer().unwrap();
         let object = objects.find(&FileSelector::Hash(offered.hash)).unwrap();
         assert_eq!((object.there(), object.read_at(0, &mut [0; 8]).unwrap()), (0, 0));
         growing.grow(1);
@@ -546,7 +577,8 @@ mod tests {
         drop(growing);
         assert!(object.follow().borrow().over);
         assert!(objects.list().is_empty());
-        let growing = objects.begin(offered, &path, file, VerifiedPages::new(), 1).unwrap();
+        let growing = objects.begin(offered, &path, file, VerifiedPages::new(), 1);
+        growing.offer().unwrap();
         growing.grow(2);
         drop(growing);
         assert!(objects.list()[0].is_whole());

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,6 +18,7 @@ use crate::transfer::error::TransferError;
 use crate::transfer::names::{parent, rename_new, sync_folder_of};
 use crate::transfer::output::{OutputError, Target, plain_name, require_free};
 use crate::transfer::progress::Progress;
+use crate::transfer::push::fetch::{Attempt, Hearing, fetch_once};
 use crate::transfer::push::fetched::{FetchNews, Fetched, WantedFile};
 use crate::transfer::settings::{Limits, Settings};
 
@@ -45,7 +46,7 @@ pub fn fetch_folder(
     target: &Target,
     settings: &Settings,
     interrupted: &AtomicBool,
-    progress: impl FnMut(Progress),
+    mut progress: impl FnMut(Progress),
     mut tell: impl FnMut(FetchNews<'_>),
 ) -> Result<Fetched, TransferError> {
     let name = wanted.name.trim_end_matches(FOLDER_END);
@@ -72,31 +73,62 @@ pub fn fetch_folder(
     let temporary = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent(&root)).map_err(beside)?;
 
     let path = temporary.path().join("listing");
-    let mut of_listing = settings.clone();
-    of_listing.limits = Limits { max_bytes: settings.limits.max_bytes.min(MAX_LISTING_BYTES), ..settings.limits };
+    let max_bytes = settings.limits.max_bytes.min(MAX_LISTING_BYTES);
+    let limits = Limits { max_bytes, ..settings.limits };
+    // A second attempt replaces the first one's.
+    let of_listing = Settings { limits, overwrite: true, ..settings.clone() };
     let file = WantedFile { hash: wanted.hash, name: Some(format!("{name}{FOLDER_END}")), ..WantedFile::default() };
     let into = Target::File(path.clone());
-    let fetched = super::super::fetch(sources, file, &into, &of_listing, interrupted, |_| {}, &mut tell)?;
-    let bytes = std::fs::read(&path).map_err(beside)?;
     let refuse = |why: String| in_file(&root, io::Error::new(io::ErrorKind::InvalidData, why));
-    let listing = FolderListing::decode(&bytes, settings.limits.max_files).map_err(refuse)?;
-    drop(bytes);
-
-    let kept = root.with_file_name(format!("{PREFIX}{}.contents", &listing.hash.to_hex()[..DIGITS]));
-    let mut came = Fetched { bytes: 0, kept: 0, ..fetched.clone() };
-    let wants_bytes = !listing.wanted_files(&wanted.filter).is_empty() && listing.bytes > 0;
-    let contents = if !wants_bytes {
-        tempfile::tempfile_in(temporary.path()).map_err(beside)?
-    } else if let Some(file) = whole(&kept, &listing) {
-        (came.bytes, came.kept) = (listing.bytes, listing.bytes);
-        file
-    } else {
-        let own = Arc::new(OwnFolder::new(root.clone(), &listing, &wanted.filter));
-        let file = WantedFile { hash: Some(listing.hash), own: Some(own), ..WantedFile::default() };
-        let into = Target::File(kept.clone());
-        came = super::super::fetch(sources, file, &into, settings, interrupted, progress, tell)?;
-        File::open(&kept).map_err(beside)?
+    let mut hearing = Hearing::Later;
+    // Sources that are slow to answer are heard while the contents come. Who disagrees then has everything begin again.
+    let (fetched, listing, contents, came) = loop {
+        let mut attempt = Attempt::new(hearing);
+        let fetched =
+            fetch_once(sources, &file, &into, &of_listing, interrupted, &mut attempt, &mut |_| {}, &mut tell)?;
+        hearing = Hearing::First;
+        let Some(fetched) = fetched else {
+            tell(FetchNews::Disputed);
+            continue;
+        };
+        let bytes = std::fs::read(&path).map_err(beside)?;
+        let listing = match FolderListing::decode(&bytes, settings.limits.max_files) {
+            Err(_) if attempt.unheard.is_some() => continue,
+            listing => listing.map_err(refuse)?,
+        };
+        drop(bytes);
+        let kept = contents_beside(&root, &listing);
+        let mut came = Fetched { bytes: 0, kept: 0, ..fetched.clone() };
+        let wants_bytes = !listing.wanted_files(&wanted.filter).is_empty() && listing.bytes > 0;
+        let there = if wants_bytes { whole(&kept, &listing) } else { None };
+        if wants_bytes && there.is_none() {
+            let own = Arc::new(OwnFolder::new(root.clone(), &listing, &wanted.filter));
+            let file = WantedFile { hash: Some(listing.hash), own: Some(own), ..WantedFile::default() };
+            let into = Target::File(kept.clone());
+            let mut attempt = Attempt::beside(attempt.unheard);
+            let contents =
+                fetch_once(sources, &file, &into, settings, interrupted, &mut attempt, &mut progress, &mut tell)?;
+            let Some(contents) = contents else {
+                tell(FetchNews::Disputed);
+                continue;
+            };
+            came = contents;
+            let contents = File::open(&kept).map_err(beside)?;
+            break (fetched, listing, contents, came);
+        }
+        if attempt.unheard.is_some() {
+            continue;
+        }
+        let contents = match there {
+            Some(file) => {
+                (came.bytes, came.kept) = (listing.bytes, listing.bytes);
+                file
+            }
+            None => tempfile::tempfile_in(temporary.path()).map_err(beside)?,
+        };
+        break (fetched, listing, contents, came);
     };
+    let kept = contents_beside(&root, &listing);
 
     let new = temporary.path().join("folder");
     let umask = std::fs::create_dir(&new).and_then(|()| umask_of(&new)).map_err(beside)?;
@@ -122,6 +154,11 @@ pub fn fetch_folder(
     let _ = std::fs::remove_file(&kept);
     let elapsed = fetched.elapsed + came.elapsed;
     Ok(Fetched { name: name.to_owned(), path: Some(root), hash: fetched.hash, elapsed, ..came })
+}
+
+/// Where the contents of a folder lie while they arrive.
+fn contents_beside(root: &Path, listing: &FolderListing) -> PathBuf {
+    root.with_file_name(format!("{PREFIX}{}.contents", &listing.hash.to_hex()[..DIGITS]))
 }
 
 /// The contents left by an interrupted fetch, if they are complete.

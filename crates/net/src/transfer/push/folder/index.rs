@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::ops::Bound;
 use std::path::{Component, Path, PathBuf};
 
 use super::listing::{FolderEntryKind, FolderListing, stays_inside};
 
 /// Most links that are followed on the way to one file, as many as Linux follows.
 const MAX_LINKS: usize = 40;
+/// Most entries that are looked at for the files that follow one.
+const MAX_SEARCHED: usize = 1024;
 
 /// What is in a folder.
 #[derive(Debug)]
@@ -70,6 +73,17 @@ impl FolderIndex {
             _ if self.is_folder(&path) => Some(InFolder::Folder(self.names_in(&path))),
             _ => None,
         }
+    }
+
+    /// The files of the same folder whose names follow that of this path, in their order. Folders with many files between
+    /// two of them end it.
+    pub fn files_after<'i>(&'i self, path: &'i Path) -> impl Iterator<Item = (&'i Path, FolderFile)> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let after = self.entries.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded)).take(MAX_SEARCHED);
+        after.take_while(move |(next, _)| next.starts_with(folder)).filter_map(move |(next, indexed)| match indexed {
+            Indexed::File(file) if next.parent() == Some(folder) => Some((next.as_path(), *file)),
+            _ => None,
+        })
     }
 
     fn is_folder(&self, path: &Path) -> bool {
@@ -157,6 +171,13 @@ mod tests {
         for path in ["a/loop", "a/none", "..", "../a", "a/../../a/file", "a/file/b", "/etc/passwd"] {
             assert_eq!(index.find(Path::new(path)), None, "{path}");
         }
+        let after =
+            |path: &str| index.files_after(Path::new(path)).map(|(path, _)| path.to_owned()).collect::<Vec<_>>();
+        assert_eq!((after("a"), after("a/"), after("a.txt")), (vec!["a.txt".into()], vec!["a.txt".into()], Vec::new()));
+        assert_eq!(
+            (after("a/dir"), after("a/file"), after("")),
+            (vec!["a/file".into()], Vec::new(), vec!["a.txt".into()])
+        );
         let names = |path: &str| -> Vec<(String, bool)> {
             let Some(InFolder::Folder(names)) = index.find(Path::new(path)) else { panic!("{path} is a folder") };
             names.iter().map(|(name, is_folder)| (name.to_string_lossy().into_owned(), *is_folder)).collect()

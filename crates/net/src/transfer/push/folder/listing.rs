@@ -9,8 +9,10 @@
 //!  3 same file  the path of a file before it, of which this is another name
 //! ```
 //!
-//! A path has two bytes of length before it. Folders come before their content. Numbers are in network byte order. The
-//! same tree, with the same times and permissions, has the same listing at every source.
+//! A path has two bytes of length before it. Folders come before their content, and after them the files in the order of
+//! their modification, and of their paths if that is the same; links and other names are last. Numbers are in network byte
+//! order. The same tree, with the same times and permissions, has the same listing at every source. A receiver takes files
+//! and links in any order in which they lie in folders that it knows.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -13,8 +13,8 @@ mod listing;
 mod own;
 mod place;
 
-pub use contents::state_of_folder;
-pub(super) use contents::{FolderContents, ReadFolder};
+pub(super) use contents::{FolderContents, KnownFolder, ReadFolder};
+pub use contents::{is_settled, state_of_folder};
 pub use fetch::{WantedFolder, fetch_folder};
 pub use filter::FolderFilter;
 pub use index::{FolderFile, FolderIndex, InFolder};

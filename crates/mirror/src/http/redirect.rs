@@ -1,0 +1,160 @@
+//! Where a redirection may lead.
+//!
+//! Whoever runs a mirror is trusted with one file, not with what else this host can reach. A redirection leads to other
+//! servers of HTTP, but to this host, or to addresses of its link such as those of a cloud's metadata, only from there.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+
+/// Why a redirection is not followed.
+const NO_HTTP: &str = "it redirects to a place that is none of HTTP";
+const SECRET: &str = "it redirects to a URL with a name and a password";
+const LOCAL: &str = "it redirects to an address of this host or of its link";
+/// Most bytes of a URL that is redirected to.
+const MAX_URL_BYTES: usize = 8 << 10;
+
+/// The host of a mirror's URL. Looks up addresses, of that host without a question.
+#[derive(Clone, Debug)]
+pub(super) struct OwnHost {
+    /// It, and the proxy's.
+    hosts: Vec<String>,
+    /// It is an address of this host or of its link: redirections may lead to others.
+    is_local: bool,
+}
+
+impl OwnHost {
+    pub(super) fn of(url: &str, proxy: Option<&ureq::Proxy>) -> Self {
+        let host = url.parse::<Uri>().ok().and_then(|url| url.host().map(str::to_ascii_lowercase)).unwrap_or_default();
+        let is_local = host == "localhost" || literal(&host).is_some_and(is_local);
+        let proxy = proxy.map(|proxy| proxy.host().to_ascii_lowercase());
+        Self { hosts: [host].into_iter().chain(proxy).collect(), is_local }
+    }
+
+    /// A host of this name that counts as one elsewhere.
+    #[cfg(test)]
+    pub(super) fn elsewhere(host: &str) -> Self {
+        Self { hosts: vec![host.to_owned()], is_local: false }
+    }
+
+    fn takes(&self, host: &str, addresses: &[std::net::SocketAddr]) -> bool {
+        let is_own = self.is_local || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+        is_own || !addresses.iter().any(|address| is_local(address.ip()))
+    }
+}
+
+impl Resolver for OwnHost {
+    fn resolve(&self, url: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = DefaultResolver::default().resolve(url, config, timeout)?;
+        if self.takes(url.host().unwrap_or_default(), &found) {
+            Ok(found)
+        } else {
+            Err(ureq::Error::Other(LOCAL.into()))
+        }
+    }
+}
+
+/// The address that a host's name in a URL is.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// Whether an address is of this host, or of its link alone.
+fn is_local(address: IpAddr) -> bool {
+    let of_link = |six: &Ipv6Addr| six.segments()[0] & 0xffc0 == 0xfe80;
+    match address.to_canonical() {
+        // Linux takes all of 0.0.0.0/8 for itself where nothing else is said.
+        IpAddr::V4(four) => four.is_loopback() || four.is_link_local() || four.octets()[0] == 0,
+        IpAddr::V6(six) => six.is_loopback() || six.is_unspecified() || of_link(&six),
+    }
+}
+
+/// The URL to which `location` leads from `from` (RFC 3986, section 5).
+pub(super) fn followed(from: &str, location: &str) -> Result<String, &'static str> {
+    let (from, location) = (from.parse::<Uri>().map_err(|_| NO_HTTP)?, location.trim());
+    let location = location.split('#').next().unwrap_or_default();
+    let (scheme, authority) = (from.scheme_str().unwrap_or_default(), from.authority().map_or("", |all| all.as_str()));
+    let begins_with_scheme = location.split_once(':').is_some_and(|(before, _)| !before.contains(['/', '?']));
+    let url = if begins_with_scheme {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{scheme}:{location}")
+    } else if location.starts_with('/') {
+        format!("{scheme}://{authority}{location}")
+    } else if location.starts_with('?') {
+        format!("{scheme}://{authority}{}{location}", from.path())
+    } else {
+        let folder = from.path().rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{scheme}://{authority}{folder}/{location}")
+    };
+    let to: Uri = url.parse().map_err(|_| NO_HTTP)?;
+    let (Some("http" | "https"), Some(authority), true) = (to.scheme_str(), to.authority(), url.len() <= MAX_URL_BYTES)
+    else {
+        return Err(NO_HTTP);
+    };
+    if authority.as_str().contains('@') {
+        return Err(SECRET);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Examples of RFC 3986, section 5.4.1, with servers of HTTP, and what is none of HTTP.
+    #[test]
+    fn locations_are_followed() {
+        let from = "http://a/b/c/d;p?q";
+        for (location, expected) in [
+            ("g", "http://a/b/c/g"),
+            ("g/", "http://a/b/c/g/"),
+            ("/g", "http://a/g"),
+            ("//g/x", "http://g/x"),
+            ("?y", "http://a/b/c/d;p?y"),
+            ("g?y", "http://a/b/c/g?y"),
+            ("g#s", "http://a/b/c/g"),
+            (" https://other:8443/x?y=http://z ", "https://other:8443/x?y=http://z"),
+            ("g?to=a:b", "http://a/b/c/g?to=a:b"),
+        ] {
+            assert_eq!(followed(from, location).as_deref(), Ok(expected), "{location}");
+        }
+        for (location, why) in [
+            ("file:///etc/passwd", NO_HTTP),
+            ("ftp://other/x", NO_HTTP),
+            ("http:///x", NO_HTTP),
+            ("http:x", NO_HTTP),
+            ("gopher:x", NO_HTTP),
+            ("http://user:secret@other/x", SECRET),
+            (&format!("/{}", "x".repeat(MAX_URL_BYTES)), NO_HTTP),
+        ] {
+            assert_eq!(followed(from, location), Err(why), "{location}");
+        }
+    }
+
+    /// From elsewhere nothing leads to this host or its link, by whatever form of its address; from there it does, and a host
+    /// leads to itself and to its proxy.
+    #[test]
+    fn this_host_is_not_led_to() {
+        let at = |addresses: &[&str]| {
+            addresses.iter().map(|ip| (ip.parse::<IpAddr>().unwrap(), 80).into()).collect::<Vec<_>>()
+        };
+        let far = OwnHost::of("http://Mirror.example/x", None);
+        for local in
+            ["127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "::1", "::", "fe80::1", "::ffff:127.0.0.1"]
+        {
+            assert!(!far.takes("other", &at(&[local])), "{local}");
+            assert!(!far.takes("other", &at(&["192.0.2.1", local])), "one of several: {local}");
+            assert!(far.takes("mirror.EXAMPLE", &at(&[local])), "what the user names: {local}");
+        }
+        assert!(far.takes("other", &at(&["192.0.2.1", "10.0.0.1", "2001:db8::1"])));
+        for near in ["http://127.0.0.1:8000/x", "http://localhost/x", "http://[::1]/x"] {
+            assert!(OwnHost::of(near, None).takes("other", &at(&["127.0.0.1"])), "{near}");
+        }
+        let proxy = ureq::Proxy::new("http://127.0.0.1:3128").unwrap();
+        assert!(OwnHost::of("http://mirror.example/x", Some(&proxy)).takes("127.0.0.1", &at(&["127.0.0.1"])));
+    }
+}
