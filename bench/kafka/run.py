@@ -117,8 +117,12 @@ auto.create.topics.enable=false
             self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
                       "--add-scram", user)
             self.processes.append((self.start(home), port, home / "log"))
-        for process, port, log in self.processes:
-            wait_for(port, process, log)
+        try:
+            for process, port, log in self.processes:
+                wait_for(port, process, log)
+        except BaseException:
+            self.end()
+            raise
 
     def java(self, *arguments, **more):
         return subprocess.run(
@@ -158,9 +162,13 @@ class Door:
             f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
             f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
         self.processes = {}
-        self.start("far")
-        self.start("near")
-        self.wait()
+        try:
+            self.start("far")
+            self.start("near")
+            self.wait()
+        except BaseException:
+            self.end()
+            raise
 
     def start(self, name):
         with open(self.home / f"{name}.log", "a") as log:
@@ -213,12 +221,16 @@ class Relays:
 
     def __init__(self, folder, cluster):
         self.processes = []
-        for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
-            [far] = free_ports(1)
-            for side, listens, leads in [("far", far, target), ("near", near, far)]:
-                command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
-                self.processes.append(subprocess.Popen(command))
-                wait_for(listens, self.processes[-1], folder / "go-relay.log")
+        try:
+            for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
+                [far] = free_ports(1)
+                for side, listens, leads in [("far", far, target), ("near", near, far)]:
+                    command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
+                    self.processes.append(subprocess.Popen(command))
+                    wait_for(listens, self.processes[-1], folder / "go-relay.log")
+        except BaseException:
+            self.end()
+            raise
 
     def end(self):
         for process in self.processes:
