@@ -436,20 +436,24 @@ def main():
         print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
 
     cluster = Cluster(folder, asked.brokers)
-    door = relays = None
+    door = large = relays = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
         door = Door(pliant, folder, direct)
         through = f"127.0.0.1:{door.port}"
         check(cluster, direct, through, asked, note)
         relays = Relays(folder, cluster)
+        # Loopback takes packets of 65,536 bytes, and those of TCP are as large.
+        (folder / "large").mkdir(exist_ok=True)
+        large = Door(pliant, folder / "large", direct, of_class="mtu = 60000\n")
         speeds = measure(
-            {"direct": direct, "through the door": through, "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
+            {"direct": direct, "through the door": through, "through the door by large packets": f"127.0.0.1:{large.port}",
+             "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
         door.end()
         if asked.brokers == 1:
             secured(cluster, pliant, folder, note)
     finally:
-        for each in [door, relays, cluster]:
+        for each in [door, large, relays, cluster]:
             if each:
                 each.end()
     jars = (folder / "jars").glob("kafka_*.jar")
