@@ -14,6 +14,8 @@ from pathlib import Path
 PARTS = {
     "brokers1": "whole, one broker (`run.py`)", "brokers3": "whole, three brokers (`run.py --brokers 3`)",
     "lossy": "loss within a bound (`lossy.py`)", "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
+SPEED_WAYS = {
+    "through the door": "door", "through the door by large packets": "door, large packets", "by relays": "relays"}
 WAYS = ["stream, congested", "stream, always", "messages, congested", "messages, always"]
 
 
@@ -31,11 +33,11 @@ def speeds(found):
         of_part = found[part]["speeds"]
         for what in sorted({name.split(", ")[0] for name in of_part}):
             unit = next(name.rsplit(", ", 1)[1] for name in of_part if name.startswith(what))
-            direct, through, relayed = (
-                of_part[f"{what}, {way}, {unit}"] for way in ("direct", "through the door", "by relays"))
-            cells = [f"{direct:,}", f"{through:,}", f"{relayed:,}", f"{through / direct:.2f}", f"{relayed / direct:.2f}"]
+            direct, *others = (of_part[f"{what}, {way}, {unit}"] for way in ("direct", *SPEED_WAYS))
+            cells = [f"{speed:,}" for speed in (direct, *others)] + [f"{speed / direct:.2f}" for speed in others]
             rows.append([brokers, f"{what}, {unit}", *cells])
-    return ["brokers", "what", "direct", "door", "relays", "door / direct", "relays / direct"], rows
+    names = SPEED_WAYS.values()
+    return ["brokers", "what", "direct", *names, *(f"{name} / direct" for name in names)], rows
 
 
 def times(found):

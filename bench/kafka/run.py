@@ -117,8 +117,12 @@ auto.create.topics.enable=false
             self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
                       "--add-scram", user)
             self.processes.append((self.start(home), port, home / "log"))
-        for process, port, log in self.processes:
-            wait_for(port, process, log)
+        try:
+            for process, port, log in self.processes:
+                wait_for(port, process, log)
+        except BaseException:
+            self.end()
+            raise
 
     def java(self, *arguments, **more):
         return subprocess.run(
@@ -158,9 +162,13 @@ class Door:
             f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
             f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
         self.processes = {}
-        self.start("far")
-        self.start("near")
-        self.wait()
+        try:
+            self.start("far")
+            self.start("near")
+            self.wait()
+        except BaseException:
+            self.end()
+            raise
 
     def start(self, name):
         with open(self.home / f"{name}.log", "a") as log:
@@ -213,12 +221,16 @@ class Relays:
 
     def __init__(self, folder, cluster):
         self.processes = []
-        for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
-            [far] = free_ports(1)
-            for side, listens, leads in [("far", far, target), ("near", near, far)]:
-                command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
-                self.processes.append(subprocess.Popen(command))
-                wait_for(listens, self.processes[-1], folder / "go-relay.log")
+        try:
+            for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
+                [far] = free_ports(1)
+                for side, listens, leads in [("far", far, target), ("near", near, far)]:
+                    command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
+                    self.processes.append(subprocess.Popen(command))
+                    wait_for(listens, self.processes[-1], folder / "go-relay.log")
+        except BaseException:
+            self.end()
+            raise
 
     def end(self):
         for process in self.processes:
@@ -424,20 +436,24 @@ def main():
         print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
 
     cluster = Cluster(folder, asked.brokers)
-    door = relays = None
+    door = large = relays = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
         door = Door(pliant, folder, direct)
         through = f"127.0.0.1:{door.port}"
         check(cluster, direct, through, asked, note)
         relays = Relays(folder, cluster)
+        # Loopback takes packets of 65,536 bytes, and those of TCP are as large.
+        (folder / "large").mkdir(exist_ok=True)
+        large = Door(pliant, folder / "large", direct, of_class="mtu = 60000\n")
         speeds = measure(
-            {"direct": direct, "through the door": through, "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
+            {"direct": direct, "through the door": through, "through the door by large packets": f"127.0.0.1:{large.port}",
+             "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
         door.end()
         if asked.brokers == 1:
             secured(cluster, pliant, folder, note)
     finally:
-        for each in [door, relays, cluster]:
+        for each in [door, large, relays, cluster]:
             if each:
                 each.end()
     jars = (folder / "jars").glob("kafka_*.jar")

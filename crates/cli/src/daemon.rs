@@ -130,7 +130,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         eprintln!("warning: {warning}");
     }
     if arguments.check {
-        config.check_listeners().map_err(user)?;
+        config.check_start().map_err(user)?;
         println!("{} is good", path.display());
         return Ok(ExitStatus::Done);
     }

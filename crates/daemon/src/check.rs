@@ -2,17 +2,19 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use crate::config::{Config, ConfigError, Door, Listen, Preload};
+use crate::config::{Config, ConfigError, Door, LedgerFile, Listen, Preload};
 use crate::control::{Request, Status, request};
 use crate::local_socket::LocalSocket;
+use crate::lossy::journal::Ledgers;
 
 impl Config {
-    /// Refuses listeners that cannot be opened, except those that the daemon at its control socket already has.
+    /// Refuses listeners and a ledger that cannot be opened, except those that the daemon at its control socket already has.
+    /// It leaves nothing behind.
     ///
     /// # Errors
     ///
-    /// If something cannot listen where the file says, with the line.
-    pub fn check_listeners(&self) -> Result<(), ConfigError> {
+    /// If something cannot listen where the file says, or the ledger cannot be kept there, with the line.
+    pub fn check_start(&self) -> Result<(), ConfigError> {
         let running = self.control.as_deref().and_then(|control| request(control, &Request::Status).ok());
         let running: Option<Status> = running.and_then(|status| serde_json::from_value(status).ok());
         let has = |listen: &Listen, found: &str| listen.address.port() != 0 && found == listen.address.to_string();
@@ -36,6 +38,13 @@ impl Config {
             let name = socket.display().to_string();
             let own = running.iter().flat_map(|status| &status.doors).any(|door| door.listen == name);
             if !own && let Err(error) = LocalSocket::check(socket, "preload.socket") {
+                return Err(self.wrong_line(*line, format!("{name}: {error}")));
+            }
+        }
+        if let Some(LedgerFile { path, line }) = &self.kafka_ledger {
+            let name = path.display().to_string();
+            let own = running.as_ref().and_then(|status| status.kafka_ledger.as_ref()) == Some(&name);
+            if !own && let Err(error) = Ledgers::check(path) {
                 return Err(self.wrong_line(*line, format!("{name}: {error}")));
             }
         }

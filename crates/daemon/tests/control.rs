@@ -3,11 +3,12 @@
 mod common;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
 
 use common::{CLASS, Pair, block_on, echo, exchange, forward};
-use pliant_daemon::Config;
 use pliant_daemon::control::{ControlError, Request, Status, request};
+use pliant_daemon::{Config, Daemon};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -201,7 +202,7 @@ fn a_check_refuses_ports_in_use() {
             let head = format!("listen = \"{listen}\"\nkey = \"key\"\ncontrol = \"run/near.sock\"\n");
             std::fs::write(&file, format!("{head}{peers}{CLASS}{door}")).unwrap();
             let config = Config::read(&file).unwrap();
-            let checked = tokio::task::spawn_blocking(move || config.check_listeners());
+            let checked = tokio::task::spawn_blocking(move || config.check_start());
             checked.await.unwrap().map_err(|error| error.to_string().split_once("check.toml").unwrap().1.to_owned())
         };
         let (listen, door) = (pair.near.address().to_string(), pair.near.doors()[0].to_string());
@@ -213,6 +214,42 @@ fn a_check_refuses_ports_in_use() {
         assert!(error.starts_with(&format!(":1: cannot listen on {taken}: ")), "{error}");
         let error = check(&listen, &service.to_string()).await.unwrap_err();
         assert!(error.starts_with(&format!(":9: cannot listen on {service}: ")), "{error}");
+    });
+}
+
+/// A ledger that cannot be kept is refused by a check with its line and in the words of the start, and a check leaves
+/// nothing behind. The ledger that the daemon itself has is none of these; another daemon's is.
+#[test]
+fn a_check_refuses_a_ledger_as_the_start_does() {
+    block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let exit = |ledger: &Path| {
+            format!("{CLASS}[exit]\nallow = [\"127.0.0.1:*\"]\nkafka_ledger = \"{}\"\n", ledger.display())
+        };
+        let own = folder.path().join("own");
+        let pair = Pair::with(&format!("{CLASS}{}", forward(echo().await)), &exit(&own)).await;
+        let file = pair.control().parent().unwrap().parent().unwrap().join("check.toml");
+        let read = |control: &str, ledger: &Path| {
+            let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"run/{control}.sock\"\n");
+            std::fs::write(&file, format!("{head}{}", exit(ledger))).unwrap();
+            Config::read(&file).unwrap()
+        };
+        let check = async |control: &str, ledger: &Path| {
+            let config = read(control, ledger);
+            tokio::task::spawn_blocking(move || config.check_start()).await.unwrap().map_err(|error| error.to_string())
+        };
+        let (fresh, no_ledger) = (folder.path().join("fresh"), folder.path().join("text"));
+        std::fs::write(&no_ledger, "important\n").unwrap();
+        for refused in [&folder.path().join("none").join("ledger"), folder.path(), &no_ledger, &own] {
+            let found = check("none", refused).await.unwrap_err();
+            let started = Daemon::start(read("none", refused)).await.err().unwrap().to_string();
+            assert_eq!(found, started);
+            assert!(found.contains(&format!("check.toml:8: {}: ", refused.display())), "{found}");
+        }
+        check("none", &fresh).await.unwrap();
+        check("far", &own).await.unwrap();
+        assert!(!fresh.exists());
+        Daemon::start(read("none", &fresh)).await.unwrap();
     });
 }
 

@@ -278,6 +278,7 @@ mod tests {
             }],
             bundles: vec![bundle("a", 25e6, 1), bundle("b", 50e6, 0)],
             objects: None,
+            kafka_ledger: None,
             kafka_partitions: vec![],
             kafka_responses_in_messages: 0,
         })

@@ -37,6 +37,9 @@ pub struct Status {
     /// The files that it offers and fetches, if it does.
     #[serde(default)]
     pub objects: Option<ObjectsStatus>,
+    /// The path of its exit's ledger of Kafka records, if it has one.
+    #[serde(default)]
+    pub kafka_ledger: Option<String>,
     /// Partitions of Kafka's topics of which its exit may leave records out.
     #[serde(default)]
     pub kafka_partitions: Vec<KafkaPartitionStatus>,
@@ -343,6 +346,7 @@ impl Status {
             doors: doors.chain(preload).collect(),
             bundles: bundles.collect(),
             objects,
+            kafka_ledger: shared.config().kafka_ledger.as_ref().map(|ledger| ledger.path.display().to_string()),
             kafka_partitions: kafka_partitions.collect(),
             kafka_responses_in_messages: shared.lossy.as_ref().map_or(0, LossyExit::carried),
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use pliant_kafka::ledger::{Entry, Ledger};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::mutex::lock;
@@ -72,9 +72,7 @@ impl Ledgers {
     /// what follows zeros, which a file system leaves where the power failed before it had written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| io::Error::other("another daemon has this ledger"))?;
-        let by_key = read(&file)?;
+        let by_key = read_alone(&file)?;
         file.seek(io::SeekFrom::Start(0))?;
         let ledgers = Self {
             path: path.to_owned(),
@@ -84,6 +82,17 @@ impl Ledgers {
         };
         ledgers.write_anew()?;
         Ok(ledgers)
+    }
+
+    /// Refuses what [`open`](Self::open) would refuse, and changes nothing.
+    pub(crate) fn check(path: &Path) -> io::Result<()> {
+        match OpenOptions::new().read(true).append(true).open(path) {
+            Ok(file) => drop(read_alone(&file)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // It is written anew beside itself.
+        Ok(accessat(CWD, folder_of(path), Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
     }
 
     /// The ledger of a partition, and its key; `None` if there are too many, or what would be noted cannot be.
@@ -173,8 +182,7 @@ impl Ledgers {
         file.sync_data()?;
         std::fs::rename(&name, &self.path)?;
         // The name is in the folder, and has to outlive the power too before anything is noted under it.
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        File::open(folder_of(&self.path))?.sync_all()?;
         let bytes = file.stream_position()?;
         *lock(&self.journal) = Journal::new(file, bytes, bytes * 2 + MAX_GROWTH);
         Ok(())
@@ -184,6 +192,18 @@ impl Ledgers {
     pub(crate) fn all(&self) -> Vec<(LedgerKey, Arc<Mutex<Ledger>>)> {
         lock(&self.by_key).iter().map(|(key, ledger)| (key.clone(), ledger.clone())).collect()
     }
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// The ledgers that a file tells of, which no other daemon has. None has it while the file is open.
+fn read_alone(file: &File) -> io::Result<BTreeMap<LedgerKey, Arc<Mutex<Ledger>>>> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::other("another daemon has this ledger"))?;
+    read(file)
 }
 
 /// The ledgers that a file tells of.
@@ -339,9 +359,11 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, &text).unwrap();
-            let error = Ledgers::open(&path).err().unwrap().to_string();
-            assert!(error.contains(why), "{error}");
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            for refused in [Ledgers::open(&path).err(), Ledgers::check(&path).err()] {
+                let error = refused.unwrap().to_string();
+                assert!(error.contains(why), "{error}");
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            }
         }
     }
 }

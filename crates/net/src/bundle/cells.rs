@@ -4,34 +4,92 @@
 //! receiver that has a cell from its beginning on can read it, though cells before it are still missing: a lost packet
 //! holds up the few frames around it, and not those of other streams behind it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::frame::{BegunData, DATA_OVERHEAD, Parsed, StreamFrame};
+use super::frame::{BegunData, DATA_OVERHEAD, Parsed, StreamFrame, StreamId, data_head};
 
 /// Bytes of a cell.
 pub(super) const CELL_BYTES: usize = 4096;
+/// A smaller rest of a cell is left empty by data.
+pub(super) const LEAST_ROOM: usize = 64;
+
+/// Most cells that are filled at once.
+pub(super) const FILLED_CELLS: usize = 32;
+
+/// Bytes from one offset of a stream to another. No cell of them wraps.
+#[derive(Debug, Default)]
+struct Ring {
+    /// As many as a power of two, at least a cell; the byte at an offset lies at what is left of it modulo that.
+    bytes: Box<[u8]>,
+    start: u64,
+    end: u64,
+}
+
+impl Ring {
+    fn at(&self, offset: u64) -> usize {
+        (offset % self.bytes.len() as u64) as usize
+    }
+
+    /// Makes room for so many bytes more.
+    fn reserve(&mut self, more: usize) {
+        let wanted = (self.end - self.start) as usize + more;
+        if wanted <= self.bytes.len() {
+            return;
+        }
+        let bytes = vec![0; wanted.next_power_of_two().max(CELL_BYTES)].into();
+        let old = std::mem::replace(self, Self { bytes, start: self.start, end: self.start });
+        old.parts(old.start, (old.end - old.start) as usize).into_iter().for_each(|part| self.append(part));
+    }
+
+    /// Appends bytes for which there is room.
+    fn append(&mut self, bytes: &[u8]) {
+        let at = if bytes.is_empty() { 0 } else { self.at(self.end) };
+        let (first, second) = bytes.split_at(bytes.len().min(self.bytes.len() - at));
+        self.bytes[at..at + first.len()].copy_from_slice(first);
+        self.bytes[..second.len()].copy_from_slice(second);
+        self.end += bytes.len() as u64;
+    }
+
+    /// So many bytes from an offset on.
+    fn parts(&self, offset: u64, count: usize) -> [&[u8]; 2] {
+        if count == 0 {
+            return [&[], &[]];
+        }
+        let at = self.at(offset);
+        let first = count.min(self.bytes.len() - at);
+        [&self.bytes[at..at + first], &self.bytes[..count - first]]
+    }
+}
 
 /// The bytes that go out, until the peer has them.
 #[derive(Debug, Default)]
 pub(super) struct CellWriter {
-    /// From `released` on.
-    bytes: VecDeque<u8>,
-    released: u64,
+    /// From what the peer has on.
+    ring: Ring,
     /// Up to here the transport has asked for them.
     asked: u64,
+    /// Up to here it was known to have asked.
+    seen: u64,
     /// Up to here it was told of them.
     told: u64,
+    /// So many cells were filled at once the last time.
+    filled: usize,
 }
 
 impl CellWriter {
     /// Where what goes out ends so far.
     pub(super) fn end(&self) -> u64 {
-        self.released + self.bytes.len() as u64
+        self.ring.end
     }
 
     /// Bytes that the transport has not asked for yet.
     pub(super) fn waiting(&self) -> u64 {
         self.end() - self.asked
+    }
+
+    /// Bytes that the transport has asked for since the last call.
+    pub(super) fn take_asked(&mut self) -> u64 {
+        self.asked - std::mem::replace(&mut self.seen, self.asked)
     }
 
     /// Bytes that the transport was not told of yet.
@@ -42,12 +100,12 @@ impl CellWriter {
 
     /// Whether the peer has all of them.
     pub(super) fn is_released(&self) -> bool {
-        self.bytes.is_empty()
+        self.held() == 0
     }
 
     /// Bytes that the peer does not have.
     pub(super) fn held(&self) -> u64 {
-        self.bytes.len() as u64
+        self.ring.end - self.ring.start
     }
 
     /// Bytes that are left in the cell which is being filled.
@@ -55,34 +113,73 @@ impl CellWriter {
         CELL_BYTES - (self.end() % CELL_BYTES as u64) as usize
     }
 
+    /// Leaves the rest of the cell empty.
+    fn pad(&mut self) {
+        let room = self.room();
+        self.ring.reserve(room);
+        self.ring.append(&[0; CELL_BYTES][..room]);
+    }
+
     /// Appends a frame, in a new cell if this one has no room for it.
     pub(super) fn push(&mut self, frame: &StreamFrame<'_>) {
-        let room = self.room();
-        if frame.len() > room {
-            self.bytes.resize(self.bytes.len() + room, 0);
+        if frame.len() > self.room() {
+            self.pad();
         }
-        self.bytes.extend(frame.head().as_slice());
-        self.bytes.extend(frame.body());
+        self.ring.reserve(frame.len());
+        self.ring.append(frame.head().as_slice());
+        self.ring.append(frame.body());
+    }
+
+    /// Lets `fill` write bytes of a stream from `offset` on, at most so many, to where they go out from, and frames as many
+    /// as it says. There is room for twice what was filled the last time: few bundles have much to say.
+    pub(super) fn fill<E>(
+        &mut self,
+        stream: StreamId,
+        mut offset: u64,
+        most: usize,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        if self.room() < LEAST_ROOM {
+            self.pad();
+        }
+        let cells_offered = (2 * self.filled).clamp(1, FILLED_CELLS);
+        self.ring.reserve(cells_offered * CELL_BYTES);
+        let (at, room) = (self.ring.at(self.end()), self.room());
+        let (before, from) = self.ring.bytes.split_at_mut(at);
+        let (first, rest) = from.split_at_mut(room);
+        let cells = std::iter::once(first).chain(rest.chunks_mut(CELL_BYTES)).chain(before.chunks_mut(CELL_BYTES));
+        let mut left = most;
+        let mut places = cells.take(cells_offered).map(|cell| {
+            let cell = &mut cell[DATA_OVERHEAD..];
+            let count = cell.len().min(left);
+            left -= count;
+            &mut cell[..count]
+        });
+        let mut places: [&mut [u8]; FILLED_CELLS] = std::array::from_fn(|_| places.next().unwrap_or_default());
+        let filled = fill(&mut places)?;
+        self.filled = filled.div_ceil(CELL_BYTES - DATA_OVERHEAD);
+        let mut left = filled;
+        while left > 0 {
+            let count = left.min(self.room() - DATA_OVERHEAD);
+            self.ring.append(data_head(stream, offset, count).as_slice());
+            self.ring.end += count as u64;
+            (offset, left) = (offset + count as u64, left - count);
+        }
+        Ok(filled)
     }
 
     /// Copies what goes out from `offset` on.
     pub(super) fn read(&mut self, offset: u64, into: &mut [u8]) {
-        let start = (offset - self.released) as usize;
-        let (first, second) = self.bytes.as_slices();
-        let of_first = first.get(start..).unwrap_or_default();
-        let count = of_first.len().min(into.len());
-        let (to_first, to_second) = into.split_at_mut(count);
-        to_first.copy_from_slice(&of_first[..count]);
-        let start = (start + count).saturating_sub(first.len());
-        to_second.copy_from_slice(&second[start..start + to_second.len()]);
+        let [first, second] = self.ring.parts(offset, into.len());
+        let (to_first, to_second) = into.split_at_mut(first.len());
+        to_first.copy_from_slice(first);
+        to_second.copy_from_slice(second);
         self.asked = self.asked.max(offset + into.len() as u64);
     }
 
     /// The peer has everything up to here.
     pub(super) fn release(&mut self, up_to: u64) {
-        let count = up_to.saturating_sub(self.released).min(self.bytes.len() as u64);
-        self.bytes.drain(..count as usize);
-        self.released += count;
+        self.ring.start = up_to.clamp(self.ring.start, self.ring.end);
     }
 }
 

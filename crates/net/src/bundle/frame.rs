@@ -84,10 +84,7 @@ impl<'b> StreamFrame<'b> {
         head.push(stream.to_be_bytes());
         match self {
             Self::Open { header, .. } => head.push((header.len() as u16).to_be_bytes()),
-            Self::Data { offset, bytes, .. } => {
-                head.push(offset.to_be_bytes());
-                head.push((bytes.len() as u16).to_be_bytes());
-            }
+            Self::Data { stream, offset, bytes } => return data_head(*stream, *offset, bytes.len()),
             Self::End { size: number, .. } | Self::Window { limit: number, .. } => head.push(number.to_be_bytes()),
             Self::Reset { code, .. } => head.push([*code]),
         }
@@ -128,6 +125,16 @@ impl<'b> StreamFrame<'b> {
         let (stream, offset, left) = (reader.number(4)?, reader.number(8)?, reader.number(2)?);
         Some(BegunData { stream: stream as StreamId, offset, left: left as usize })
     }
+}
+
+/// What stands before data of so many bytes.
+pub(super) fn data_head(stream: StreamId, offset: u64, count: usize) -> Head {
+    let mut head = Head { bytes: [0; DATA_OVERHEAD], count: 0 };
+    head.push([DATA]);
+    head.push(stream.to_be_bytes());
+    head.push(offset.to_be_bytes());
+    head.push((count as u16).to_be_bytes());
+    head
 }
 
 /// The bytes of a frame before its own.

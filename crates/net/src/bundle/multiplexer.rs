@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
-use super::cells::{CELL_BYTES, CellReader, CellWriter, NotFrames};
+use super::cells::{CELL_BYTES, CellReader, CellWriter, LEAST_ROOM, NotFrames};
 use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
 
 /// Bytes that a side may send of a stream before it hears of a window.
@@ -23,11 +23,11 @@ const SEND_BUDGET: usize = 64 << 20;
 const LEAST_SEND_BUFFER: usize = 4 << 10;
 /// Framed bytes that wait for the transport: more could not be overtaken by another stream.
 const UNSENT_BYTES: u64 = 64 << 10;
+/// The same while the transport takes as much at once: it does not wait then.
+const GREATEST_UNSENT: u64 = 256 << 10;
 /// Bytes of a stream's turn. Of turns of one cell, what arrives at once would be of so many streams that each gets little of
 /// it, and their programs would be woken for that.
 const TURN_BYTES: usize = 4 * (CELL_BYTES - DATA_OVERHEAD);
-/// A smaller rest of a cell is left empty by data.
-const LEAST_ROOM: usize = 64;
 /// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
 const MAX_PARTS: usize = 4096;
 /// How many numbers a peer's stream may be ahead of the first that was not seen.
@@ -300,6 +300,10 @@ pub struct Multiplexer {
     /// Those that have had a turn since.
     queue: VecDeque<StreamId>,
     writer: CellWriter,
+    /// Framed bytes that may wait for the transport.
+    unsent: u64,
+    /// The stream that waits until fewer do, if one [fills](Self::fill) what goes out.
+    held: Option<StreamId>,
     /// The ends of streams in what goes out, which the peer may not have: where they end, and of which stream.
     ends: VecDeque<(u64, StreamId)>,
     reader: CellReader,
@@ -323,6 +327,8 @@ impl Multiplexer {
             fresh: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
+            unsent: UNSENT_BYTES,
+            held: None,
             ends: VecDeque::new(),
             reader: CellReader::new(config.receive_buffer),
             events: VecDeque::new(),
@@ -411,19 +417,54 @@ impl Multiplexer {
         let mut rest = &bytes[..taken];
         let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
         outgoing.blocked = taken < bytes.len();
-        let alone = self.fresh.len() + self.queue.len() == usize::from(outgoing.queued);
-        // Nobody has to take turns with it.
-        if outgoing.buffer.is_empty() && alone && self.control.is_empty() {
-            while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < UNSENT_BYTES {
+        if self.is_alone(stream) {
+            let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
+            while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < self.unsent {
                 let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, rest);
                 outgoing.framed += count as u64;
                 self.counts.sent_bytes += count as u64;
                 rest = &rest[count..];
             }
         }
-        outgoing.buffer.extend(rest);
+        self.streams.get_mut(&stream)?.outgoing.buffer.extend(rest);
         self.enqueue(stream);
         Some(taken)
+    }
+
+    /// Whether nobody has to take turns with a stream, of which nothing waits to be framed.
+    fn is_alone(&self, stream: StreamId) -> bool {
+        let Some(Stream { outgoing, .. }) = self.streams.get(&stream) else { return false };
+        let turns = self.fresh.len() + self.queue.len();
+        let waits = self.held.is_some_and(|held| held != stream);
+        outgoing.buffer.is_empty() && turns == usize::from(outgoing.queued) && self.control.is_empty() && !waits
+    }
+
+    /// Lets `fill` write bytes of a stream to where they go out from: it is shown places in turn, and says how many bytes it
+    /// has written. Nothing if the stream has to take turns with others, or may not send: then [`write`](Self::write) says
+    /// more. It is shown no places while enough waits for the transport ([`StreamEvent::Writable`] follows).
+    pub fn fill<E>(
+        &mut self,
+        stream: StreamId,
+        fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        if !self.is_alone(stream) {
+            return None;
+        }
+        let Stream { outgoing, reset, .. } = self.streams.get_mut(&stream)?;
+        if reset.is_some() || outgoing.finish || outgoing.framed == outgoing.limit {
+            return None;
+        }
+        let room = self.unsent.saturating_sub(self.writer.waiting());
+        if room == 0 {
+            self.held = Some(stream);
+            return Some(fill(&mut []));
+        }
+        let most = room.min(outgoing.limit - outgoing.framed) as usize;
+        let filled = self.writer.fill(stream, outgoing.framed, most, fill);
+        let count = *filled.as_ref().unwrap_or(&0) as u64;
+        outgoing.framed += count;
+        self.counts.sent_bytes += count;
+        Some(filled)
     }
 
     /// Ends what this side sends.
@@ -574,7 +615,8 @@ impl Multiplexer {
     /// Frames what there is to send, as far as the transport has sent what was framed before; the bytes that are new to
     /// the transport.
     pub fn produce(&mut self) -> u64 {
-        while self.writer.waiting() < UNSENT_BYTES {
+        self.follow_transport();
+        while self.writer.waiting() < self.unsent {
             if let Some(control) = self.control.pop_front() {
                 self.frame_control(control);
                 continue;
@@ -592,6 +634,25 @@ impl Multiplexer {
             }
         }
         self.writer.take_new()
+    }
+
+    /// Lets as much wait as the transport takes at once. The more that is, the fewer calls all of it takes.
+    fn follow_transport(&mut self) {
+        let (asked, waiting) = (self.writer.take_asked(), self.writer.waiting());
+        self.unsent = match asked {
+            // It may not have been its turn.
+            0 => self.unsent,
+            _ if waiting > 0 => asked,
+            _ if asked >= self.unsent => 2 * self.unsent,
+            _ if asked < self.unsent / 2 => self.unsent / 2,
+            _ => self.unsent,
+        };
+        self.unsent = self.unsent.clamp(UNSENT_BYTES, GREATEST_UNSENT);
+        if waiting < self.unsent
+            && let Some(stream) = self.held.take()
+        {
+            self.events.push_back(StreamEvent::Writable(stream));
+        }
     }
 
     fn frame_control(&mut self, control: Control) {

@@ -612,6 +612,11 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
     fn received(&mut self, driver: &mut BundleDriver) {
         self.failure = self.relays.run().err();
         self.serve_all(driver);
+        // What makes room for more goes with it.
+        if self.failure.is_none() && self.relays.have_news() {
+            self.failure = self.relays.run().err();
+            self.serve_all(driver);
+        }
     }
 
     fn closed(&mut self, connection: ConnectionId, session: Option<BundleSession>, why: Closed) {

@@ -4,7 +4,7 @@
 //! short request's time.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
+use super::cells::FILLED_CELLS;
 use super::multiplexer::ReadOutcome;
 use super::shared::{Attachment, BundleState, RelayId, SharedBundles, reset_error};
 
@@ -66,6 +67,11 @@ impl Relays {
     /// What is readable while a socket has news.
     pub(super) fn file(&self) -> Arc<OwnedFd> {
         self.epoll.clone()
+    }
+
+    /// Whether streams have had news since.
+    pub(super) fn have_news(&self) -> bool {
+        self.bundles.has_news()
     }
 
     /// Carries what can be carried now.
@@ -229,6 +235,35 @@ impl Relay {
         }
         if let Some(error) = state.failure() {
             return Err(error);
+        }
+        // What nobody changes goes straight to where it is sent from.
+        while *readable && change.is_none() {
+            let mut offered = 0;
+            let filled = state.multiplexer.fill(*stream, |places| {
+                offered = places.iter().map(|place| place.len()).sum();
+                if offered == 0 {
+                    return Ok(0);
+                }
+                let mut slices: [IoSliceMut<'_>; FILLED_CELLS] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+                for (slice, place) in slices.iter_mut().zip(places) {
+                    *slice = IoSliceMut::new(place);
+                }
+                rustix::io::readv(&*socket, &mut slices)
+            });
+            match filled {
+                None => break,
+                // Enough waits to be sent.
+                Some(Ok(_)) if offered == 0 => return Ok(()),
+                Some(Ok(0)) => {
+                    state.multiplexer.finish(*stream);
+                    self.read_all = true;
+                    return Ok(());
+                }
+                Some(Ok(count)) => *readable = count == offered || self.ended,
+                Some(Err(Errno::INTR)) => {}
+                Some(Err(Errno::AGAIN)) => *readable = false,
+                Some(Err(error)) => return Err(error.into()),
+            }
         }
         while *readable || !to_stream.is_empty() {
             let Some(room) = state.multiplexer.room(*stream) else { return Err(state.write_error(*stream)) };

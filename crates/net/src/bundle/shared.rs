@@ -197,6 +197,10 @@ impl SharedBundles {
         lock(&self.news).push(relay);
     }
 
+    pub(super) fn has_news(&self) -> bool {
+        !lock(&self.news).is_empty()
+    }
+
     pub(super) fn take_news(&self, into: &mut Vec<RelayId>) {
         into.append(&mut lock(&self.news));
     }

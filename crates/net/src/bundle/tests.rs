@@ -160,6 +160,26 @@ impl Pair {
         }
     }
 
+    /// Writes to where it goes out from, or else as others do.
+    fn fill(&mut self, at: usize, which: usize, size: usize) {
+        let Some(stream) = self.stream(at, which) else { return };
+        let end = &mut self.0[at];
+        let known = end.streams.get_mut(&stream).unwrap();
+        let first = known.written;
+        let filled = end.multiplexer.fill(stream, |places| {
+            let bytes = places.iter_mut().flat_map(|place| place.iter_mut()).take(size);
+            let written = bytes.zip(first..).map(|(to, offset)| *to = byte(at, stream, offset)).count();
+            Ok::<_, std::convert::Infallible>(written)
+        });
+        match filled {
+            Some(Ok(written)) => {
+                assert!(!known.finished && !known.reset);
+                known.written += written as u64;
+            }
+            None => self.write(at, which, size),
+        }
+    }
+
     fn finish(&mut self, at: usize, which: usize) {
         let Some(stream) = self.stream(at, which) else { return };
         let end = &mut self.0[at];
@@ -197,7 +217,7 @@ impl Pair {
 
     /// What both hold is what their streams may let wait, the peer may have unread, and the transport has under way.
     fn assert_bounded(&self) {
-        let most = 16 * (64 << 10) + MAX_UNREAD + RECEIVE_BUFFER + (64 << 10) + (20 << 10);
+        let most = 16 * (64 << 10) + MAX_UNREAD + RECEIVE_BUFFER + (256 << 10) + (20 << 10);
         for end in &self.0 {
             assert!(end.multiplexer.held_bytes() <= most, "{} of {most}", end.multiplexer.held_bytes());
         }
@@ -257,6 +277,7 @@ impl Pair {
 enum Step {
     Open(usize),
     Write(usize, usize, usize),
+    Fill(usize, usize, usize),
     Finish(usize, usize),
     Reset(usize, usize),
     Read(usize, usize, usize),
@@ -271,6 +292,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => side().prop_map(Step::Open),
         6 => (side(), 0usize..16, 1usize..9000).prop_map(|(at, which, size)| Step::Write(at, which, size)),
+        6 => (side(), 0usize..16, 1usize..30_000).prop_map(|(at, which, size)| Step::Fill(at, which, size)),
         1 => (side(), 0usize..16).prop_map(|(at, which)| Step::Finish(at, which)),
         1 => (side(), 0usize..64).prop_filter("seldom", |(_, which)| *which < 8).prop_map(|(at, which)| Step::Reset(at, which)),
         4 => (side(), 0usize..16, 1usize..9000).prop_map(|(at, which, size)| Step::Read(at, which, size)),
@@ -293,6 +315,7 @@ proptest! {
             match step {
                 Step::Open(at) => pair.open(at),
                 Step::Write(at, which, size) => pair.write(at, which, size),
+                Step::Fill(at, which, size) => pair.fill(at, which, size),
                 Step::Finish(at, which) => pair.finish(at, which),
                 Step::Reset(at, which) => pair.reset(at, which),
                 Step::Read(at, which, size) => {
@@ -445,6 +468,91 @@ fn unsent_bytes_are_bounded() {
     let most = (64 << 20) / 10_001;
     assert_eq!(multiplexer.write(stream, &bytes), Some(most));
     assert_eq!(multiplexer.write(stream, &bytes), Some(0));
+}
+
+/// A stream that fills what goes out is shown as much as may wait, twice as much as it has used at the least, and is told
+/// when there is room again. It is shown nothing while others have something to frame.
+#[test]
+fn a_stream_fills_what_may_wait() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let stream = multiplexer.open(Vec::new());
+    let fill = |multiplexer: &mut Multiplexer| {
+        multiplexer.fill(stream, |places| Ok::<_, ()>(places.iter().map(|place| place.len()).sum()))
+    };
+    assert_eq!(fill(&mut multiplexer), None, "it is not opened yet");
+    let opened = multiplexer.produce();
+    let mut filled = Vec::new();
+    while let Some(Ok(count @ 1..)) = fill(&mut multiplexer) {
+        filled.push(count);
+    }
+    assert!(filled.len() > 4 && filled.windows(2).take(3).all(|pair| pair[1] > pair[0]), "{filled:?}");
+    let waiting = multiplexer.unsent_bytes();
+    assert!((64 << 10..(64 << 10) + 64).contains(&waiting), "{waiting}");
+    let framed = opened + multiplexer.produce();
+    assert_eq!((framed, multiplexer.poll_event()), (waiting, None), "the transport has taken nothing");
+    multiplexer.read_sent(0, &mut vec![0; framed as usize]);
+    multiplexer.produce();
+    assert_eq!(multiplexer.poll_event(), Some(StreamEvent::Writable(stream)));
+    let rest = fill(&mut multiplexer).unwrap().unwrap();
+    assert_eq!(filled.iter().sum::<usize>() + rest, 64 << 10, "the peer's first window");
+    assert_eq!(fill(&mut multiplexer), None, "the peer takes no more");
+    let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 20 };
+    multiplexer.receive(0, granted.head().as_slice()).unwrap();
+    assert!(matches!(fill(&mut multiplexer), Some(Ok(1..))));
+    let other = multiplexer.open(Vec::new());
+    multiplexer.write(other, b"x").unwrap();
+    assert_eq!(fill(&mut multiplexer), None, "another's turn may come");
+}
+
+/// While a stream waits for room, one that comes takes turns with it: each is told when there is room for it.
+#[test]
+fn who_waits_for_room_is_not_forgotten() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let [first, second] = [0; 2].map(|_| multiplexer.open(Vec::new()));
+    let opened = multiplexer.produce();
+    for stream in [first, second] {
+        let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 30 };
+        multiplexer.receive(u64::from(stream) / 2 * 13, granted.head().as_slice()).unwrap();
+    }
+    let fill = |places: &mut [&mut [u8]]| Ok::<_, ()>(places.iter().map(|place| place.len()).sum());
+    while let Some(Ok(1..)) = multiplexer.fill(first, fill) {}
+    assert_eq!(multiplexer.fill(second, fill), None);
+    let bytes = vec![0; 64 << 10];
+    assert_eq!(multiplexer.write(second, &bytes), Some(64 << 10));
+    assert_eq!(multiplexer.write(second, &bytes), Some(0));
+    let framed = opened + multiplexer.produce();
+    multiplexer.read_sent(0, &mut vec![0; framed as usize]);
+    multiplexer.produce();
+    let told: Vec<_> = std::iter::from_fn(|| multiplexer.poll_event()).collect();
+    assert_eq!(told, [StreamEvent::Writable(first), StreamEvent::Writable(second)]);
+}
+
+/// What may wait for the transport grows to a quarter of a megabyte while the transport takes all of it at once, and falls
+/// to what it takes, but not below 64 KiB. Who waits for room is told.
+#[test]
+fn what_may_wait_follows_the_transport() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let stream = multiplexer.open(Vec::new());
+    let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 30 };
+    multiplexer.receive(0, granted.head().as_slice()).unwrap();
+    let mut said = 0;
+    // Fills all there is room for, and lets the transport take so many bytes; how many waited.
+    let mut run = |multiplexer: &mut Multiplexer, takes: u64| {
+        said += multiplexer.produce();
+        while let Some(Ok(1..)) =
+            multiplexer.fill(stream, |places| Ok::<_, ()>(places.iter().map(|place| place.len()).sum()))
+        {}
+        said += multiplexer.produce();
+        let waiting = multiplexer.unsent_bytes();
+        let takes = takes.min(waiting);
+        multiplexer.read_sent(said - waiting, &mut vec![0; takes as usize]);
+        waiting >> 10
+    };
+    let waits: Vec<u64> = (0..5).map(|_| run(&mut multiplexer, u64::MAX)).collect();
+    assert_eq!(waits, [64, 128, 256, 256, 256]);
+    assert_eq!(multiplexer.poll_event(), Some(StreamEvent::Writable(stream)));
+    let waits: Vec<u64> = (0..30).map(|_| run(&mut multiplexer, 10 << 10)).collect();
+    assert_eq!((waits[0], waits[1] < 256, waits[29]), (256, true, 64));
 }
 
 /// What the transport has asked for is on its way, and still held until the peer has it.
