@@ -104,6 +104,8 @@ const LONGER_PATH: f64 = 80.0;
 const SMALL_DRAIN: f64 = 0.8;
 /// A queue that lasts this long and a round trip is a standing one. In seconds.
 const STANDING: f64 = 0.004;
+/// A queue that lasts is the flow's own only from this fraction of the line's rate on.
+const OWN_QUEUE: f64 = 0.5;
 /// Longest time that a drain waits for the delay to go.
 const LONGEST_DRAIN: f64 = 0.02;
 /// Fraction taken of what others leave, and fraction of the line left free beyond that.
@@ -431,6 +433,12 @@ impl State {
             Phase::Drain { .. } => self.extend_drain(),
             Phase::Cruise if self.queue_ns <= spread => self.low_at = now,
             Phase::Cruise if now.since(self.low_at).as_secs_f64() > self.rtt.max(STANDING) => {
+                // Far below the line's rate it makes no queue that lasts.
+                if !self.sharing && self.line.get().is_some_and(|line| self.rate < OWN_QUEUE * line) {
+                    self.met = Some(now);
+                    self.drain(now, false);
+                    return;
+                }
                 self.full_rate = self.arrived.min(self.rate);
                 if !self.sharing {
                     self.line.on_full(self.full_rate);
