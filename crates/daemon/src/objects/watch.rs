@@ -1,12 +1,11 @@
 //! Folders that are checked for changes.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pliant_net::clock::Clock;
-use pliant_net::transfer::{OfferedFiles, is_settled};
+use pliant_net::transfer::{FileStamp, OfferedFiles};
 
 use super::cache::Cache;
 use super::image::layout;
@@ -16,13 +15,11 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 pub(super) const INTERVAL: Duration = Duration::from_secs(3);
 pub(super) const INTERVAL_TICKS: u32 = (INTERVAL.as_millis() / TICK.as_millis()) as u32;
 
-/// What shows that a file has changed: its size, the times of its last change and of its inode's in nanoseconds, its inode.
-type Stamp = (u64, i128, i128, u64);
-
 /// The content of folders at the last check.
 #[derive(Default)]
 pub(super) struct Folders {
-    known: HashMap<PathBuf, Stamp>,
+    /// `None` of a file that must be read again.
+    known: HashMap<PathBuf, Option<FileStamp>>,
 }
 
 impl Folders {
@@ -31,14 +28,14 @@ impl Folders {
         let mut there = HashMap::new();
         for path in folders.iter().flat_map(|folder| files_in(folder)) {
             let now = Clock::start().unix_ns();
-            let Some((stamp, is_settled)) = stamp(&path, now) else { continue };
-            if self.known.get(&path) == Some(&stamp) {
-                there.insert(path, stamp);
+            let Some(found) = stamp(&path) else { continue };
+            if self.known.get(&path) == Some(&Some(found)) {
+                there.insert(path, Some(found));
             } else if files.add(&path).is_ok() {
                 // Of a file that was changed while it was read another hash was taken than it has, and of one that was changed
                 // a moment before that may not show: it is read again.
-                let same = is_settled && self::stamp(&path, now).is_some_and(|(after, _)| after == stamp);
-                there.insert(path, if same { stamp } else { (0, 0, 0, 0) });
+                let same = found.is_settled(now) && stamp(&path) == Some(found);
+                there.insert(path, same.then_some(found));
             }
         }
         let gone = |path: &Path| self.known.contains_key(path) && !there.contains_key(path);
@@ -70,12 +67,8 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The stamp of a file, and whether every change after `now` has another one.
-fn stamp(path: &Path, now: u64) -> Option<(Stamp, bool)> {
-    let found = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-    let (modified, changed) = (ns(found.mtime(), found.mtime_nsec()), ns(found.ctime(), found.ctime_nsec()));
-    Some(((found.len(), modified, changed, found.ino()), is_settled(&found, now)))
+fn stamp(path: &Path) -> Option<FileStamp> {
+    path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| FileStamp::of(&metadata))
 }
 
 #[cfg(test)]

@@ -35,10 +35,10 @@ pub use error::TransferError;
 pub use output::Target;
 pub use progress::Progress;
 pub use push::{
-    Coming, FetchCall, FetchNews, Fetched, FileSelector, FolderFile, FolderFilter, FolderIndex, FolderReading,
-    FromMirror, FromSource, HashNotice, HeldFile, HoldingNotice, InFolder, Mirror, MirrorError, MirrorFile, Offer,
-    Offered, OfferedFiles, OnlyBlocks, OwnBlocks, PageNumber, PushNotice, Request, Served, WantedFile, WantedFolder,
-    fetch, fetch_folder, is_settled, state_of_folder,
+    Coming, FetchCall, FetchNews, Fetched, FileSelector, FileStamp, FolderFile, FolderFilter, FolderIndex,
+    FolderReading, FromMirror, FromSource, HashNotice, HeldFile, HoldingNotice, InFolder, Mirror, MirrorError,
+    MirrorFile, Offer, Offered, OfferedFiles, OnlyBlocks, OwnBlocks, PageNumber, PushNotice, Request, Served,
+    WantedFile, WantedFolder, fetch, fetch_folder, state_of_folder,
 };
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};

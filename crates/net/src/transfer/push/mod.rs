@@ -41,7 +41,7 @@ mod read_ahead;
 pub use fetch::fetch;
 pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
 pub use folder::{
-    FolderFile, FolderFilter, FolderIndex, InFolder, WantedFolder, fetch_folder, is_settled, state_of_folder,
+    FileStamp, FolderFile, FolderFilter, FolderIndex, InFolder, WantedFolder, fetch_folder, state_of_folder,
 };
 pub use hash_tree::PageNumber;
 pub use message::{FetchCall, FileSelector, HashNotice, HoldingNotice, Offered, PushNotice, Request};

@@ -1,7 +1,7 @@
 //! A folder at a source: its listing, and its files' contents, read in place.
 
 use std::collections::HashMap;
-use std::fs::{File, FileType, Metadata};
+use std::fs::{File, FileType};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -12,19 +12,13 @@ use blake3::hazmat::ChainingValue;
 use super::super::hash_tree::{BLOCK_BYTES, HashTree, TreeBuilder, blocks_of};
 use super::FolderFilter;
 use super::listing::{FolderEntry, FolderEntryKind, FolderListing, LEADS_OUT, fits, stays_inside};
+use super::stamp::{FileStamp, FileState, state};
 use crate::clock::realtime_ns;
 use crate::transfer::directory::{Walk, at, file_beneath};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// What shows that a file has changed: its size, and its modification time (ns).
-type FileState = (u64, i128);
-
-fn state(metadata: &Metadata) -> FileState {
-    (metadata.len(), i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()))
-}
 
 /// A hash of what shows that a folder has changed: the names, kinds, permissions, sizes and times of what the `filter`
 /// selects, and where links lead. No file is opened.
@@ -41,8 +35,8 @@ pub fn state_of_folder(root: &Path, filter: &FolderFilter) -> io::Result<blake3:
         hasher.update(&metadata.mode().to_be_bytes());
         if !kind.is_dir() {
             // The time of the last change of the inode shows what a program has done that sets the other time back.
-            let (bytes, modified) = state(&metadata);
-            for number in [i128::from(bytes), modified, inode_changed(&metadata), i128::from(metadata.ino())] {
+            let FileStamp { state: (bytes, modified), changed, .. } = FileStamp::of(&metadata);
+            for number in [i128::from(bytes), modified, changed, i128::from(metadata.ino())] {
                 hasher.update(&number.to_be_bytes());
             }
         }
@@ -96,37 +90,6 @@ struct ContentFile {
     is_settled: bool,
 }
 
-/// What shows that a file is the one that was read: its state, when its inode was changed (ns), its device and its inode.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct FileStamp {
-    state: FileState,
-    changed: i128,
-    dev: u64,
-    ino: u64,
-}
-
-impl FileStamp {
-    fn of(metadata: &Metadata) -> Self {
-        let changed = inode_changed(metadata);
-        Self { state: state(metadata), changed, dev: metadata.dev(), ino: metadata.ino() }
-    }
-}
-
-fn inode_changed(metadata: &Metadata) -> i128 {
-    i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec())
-}
-
-/// The times of files are those of a clock that ticks each 1 to 10 ms, or, where they are whole, each second or two.
-const TICK_NS: i128 = 20_000_000;
-const COARSE_TICK_NS: i128 = 2_000_000_000;
-
-/// Whether every change of a file after `now`, in nanoseconds since 1970, has another time than this one, which was found after
-/// `now`. A file that was changed a moment before may be changed again within the same tick, and look the same.
-pub fn is_settled(metadata: &Metadata, now: u64) -> bool {
-    let tick = if metadata.ctime_nsec() == 0 { COARSE_TICK_NS } else { TICK_NS };
-    (i128::from(now) - inode_changed(metadata)).abs() > tick
-}
-
 /// A folder that was read.
 pub(in super::super) struct ReadFolder {
     pub(in super::super) listing: Vec<u8>,
@@ -172,6 +135,8 @@ struct FoundFile<'k> {
     mode: u16,
     modified: i64,
     stamp: FileStamp,
+    /// Whether a change since has another stamp.
+    is_settled: bool,
     at: u64,
     known: Option<&'k HashTree>,
     /// Its contents have not moved either.
@@ -232,30 +197,30 @@ impl FolderContents {
                 }
                 firsts.insert((metadata.dev(), metadata.ino()), path.clone());
                 let (modified, stamp) = (metadata.mtime(), FileStamp::of(&metadata));
-                let is_settled = is_settled(&metadata, now);
-                found.push((FoundFile { path, mode, modified, stamp, at: 0, known: None, stays: false }, is_settled));
+                let is_settled = stamp.is_settled(now);
+                found.push(FoundFile { path, mode, modified, stamp, is_settled, at: 0, known: None, stays: false });
             }
         }
-        found.sort_unstable_by(|(a, _), (b, _)| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
+        found.sort_unstable_by(|a: &FoundFile<'_>, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
         let unchanged = before.map(KnownFolder::unchanged).unwrap_or_default();
         let mut total = 0;
-        for (file, _) in &mut found {
+        for file in &mut found {
             file.at = total;
             total += file.stamp.state.0;
             if let Some((_, at, tree)) = unchanged.get(&*file.path).filter(|(stamp, ..)| *stamp == file.stamp) {
                 (file.known, file.stays) = (Some(*tree), *at == file.at);
             }
         }
-        let stay = found.iter().all(|(file, _)| file.stays);
+        let stay = found.iter().all(|file| file.stays);
         let whole = before.map(|before| before.tree).filter(|tree| stay && tree.bytes() == total);
-        let mut reading = Reading::new(root, total, before, found.iter().map(|(file, _)| file));
+        let mut reading = Reading::new(root, total, before, &found);
         let (mut entries, mut files, mut trees) = (folders, Vec::new(), Vec::new());
-        for (file, is_settled) in found {
+        for file in found {
             let tree = match file.known {
                 Some(known) if whole.is_some() => known.clone(),
                 _ => reading.file(&file)?,
             };
-            let FoundFile { path, mode, modified, stamp, at, .. } = file;
+            let FoundFile { path, mode, modified, stamp, is_settled, at, .. } = file;
             let (bytes, hash) = (tree.bytes(), tree.root());
             entries.push(FolderEntry {
                 path: path.clone(),
@@ -325,12 +290,7 @@ struct Reading<'r> {
 }
 
 impl<'r> Reading<'r> {
-    fn new<'f>(
-        root: &'r Path,
-        total: u64,
-        before: Option<&KnownFolder<'_>>,
-        files: impl Iterator<Item = &'f FoundFile<'f>>,
-    ) -> Self {
+    fn new(root: &'r Path, total: u64, before: Option<&KnownFolder<'_>>, files: &[FoundFile<'_>]) -> Self {
         let blocks = blocks_of(total);
         // The value of an only block is another, and so is that of a block with another end.
         let same_end = |block: u64, bytes: u64| (block + 1) * BLOCK <= total.min(bytes) || total == bytes;
@@ -339,7 +299,7 @@ impl<'r> Reading<'r> {
             tree.value(block).filter(|_| blocks > 1)
         };
         let mut kept: Vec<Option<ChainingValue>> = (0..blocks).map(value).collect();
-        for file in files.filter(|file| !file.stays && file.stamp.state.0 > 0) {
+        for file in files.iter().filter(|file| !file.stays && file.stamp.state.0 > 0) {
             let last = (file.at + file.stamp.state.0 - 1) / BLOCK;
             kept[(file.at / BLOCK) as usize..=last as usize].fill(None);
         }
@@ -425,7 +385,7 @@ mod tests {
         /// Writes a file until that shows in the time of its inode, however seldom its clock ticks.
         fn write(&self, name: &str, bytes: usize, modified_s: u64) {
             let path = self.root().join(name);
-            let before = path.metadata().ok().map(|metadata| inode_changed(&metadata));
+            let before = path.metadata().ok().map(|metadata| FileStamp::of(&metadata).changed);
             let mut content: Vec<u8> =
                 (0..bytes as u32).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             if let Some(first) = content.first_mut() {
@@ -437,7 +397,7 @@ mod tests {
                 file.set_len(bytes as u64).unwrap();
                 file.write_all_at(&content, 0).unwrap();
                 file.set_times(FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(modified_s))).unwrap();
-                if before != Some(inode_changed(&file.metadata().unwrap())) {
+                if before != Some(FileStamp::of(&file.metadata().unwrap()).changed) {
                     return;
                 }
             }

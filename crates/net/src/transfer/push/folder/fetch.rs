@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -82,7 +82,7 @@ pub fn fetch_folder(
     let refuse = |why: String| in_file(&root, io::Error::new(io::ErrorKind::InvalidData, why));
     let mut hearing = Hearing::Later;
     // Sources that are slow to answer are heard while the contents come. Who disagrees then has everything begin again.
-    let (fetched, listing, contents, came) = loop {
+    let (fetched, listing, kept, contents, came) = loop {
         let mut attempt = Attempt::new(hearing);
         let fetched =
             fetch_once(sources, &file, &into, &of_listing, interrupted, &mut attempt, &mut |_| {}, &mut tell)?;
@@ -97,11 +97,11 @@ pub fn fetch_folder(
             listing => listing.map_err(refuse)?,
         };
         drop(bytes);
-        let kept = contents_beside(&root, &listing);
+        let kept = root.with_file_name(format!("{PREFIX}{}.contents", &listing.hash.to_hex()[..DIGITS]));
         let mut came = Fetched { bytes: 0, kept: 0, ..fetched.clone() };
         let wants_bytes = !listing.wanted_files(&wanted.filter).is_empty() && listing.bytes > 0;
         let there = if wants_bytes { whole(&kept, &listing) } else { None };
-        if wants_bytes && there.is_none() {
+        let contents = if wants_bytes && there.is_none() {
             let own = Arc::new(OwnFolder::new(root.clone(), &listing, &wanted.filter));
             let file = WantedFile { hash: Some(listing.hash), own: Some(own), ..WantedFile::default() };
             let into = Target::File(kept.clone());
@@ -113,22 +113,17 @@ pub fn fetch_folder(
                 continue;
             };
             came = contents;
-            let contents = File::open(&kept).map_err(beside)?;
-            break (fetched, listing, contents, came);
-        }
-        if attempt.unheard.is_some() {
+            File::open(&kept).map_err(beside)?
+        } else if attempt.unheard.is_some() {
             continue;
-        }
-        let contents = match there {
-            Some(file) => {
-                (came.bytes, came.kept) = (listing.bytes, listing.bytes);
-                file
-            }
-            None => tempfile::tempfile_in(temporary.path()).map_err(beside)?,
+        } else if let Some(file) = there {
+            (came.bytes, came.kept) = (listing.bytes, listing.bytes);
+            file
+        } else {
+            tempfile::tempfile_in(temporary.path()).map_err(beside)?
         };
-        break (fetched, listing, contents, came);
+        break (fetched, listing, kept, contents, came);
     };
-    let kept = contents_beside(&root, &listing);
 
     let new = temporary.path().join("folder");
     let umask = std::fs::create_dir(&new).and_then(|()| umask_of(&new)).map_err(beside)?;
@@ -154,11 +149,6 @@ pub fn fetch_folder(
     let _ = std::fs::remove_file(&kept);
     let elapsed = fetched.elapsed + came.elapsed;
     Ok(Fetched { name: name.to_owned(), path: Some(root), hash: fetched.hash, elapsed, ..came })
-}
-
-/// Where the contents of a folder lie while they arrive.
-fn contents_beside(root: &Path, listing: &FolderListing) -> PathBuf {
-    root.with_file_name(format!("{PREFIX}{}.contents", &listing.hash.to_hex()[..DIGITS]))
 }
 
 /// The contents left by an interrupted fetch, if they are complete.

@@ -12,12 +12,14 @@ mod index;
 mod listing;
 mod own;
 mod place;
+mod stamp;
 
+pub use contents::state_of_folder;
 pub(super) use contents::{FolderContents, KnownFolder, ReadFolder};
-pub use contents::{is_settled, state_of_folder};
 pub use fetch::{WantedFolder, fetch_folder};
 pub use filter::FolderFilter;
 pub use index::{FolderFile, FolderIndex, InFolder};
+pub use stamp::FileStamp;
 
 /// Last character of the name of a folder.
 pub(super) const FOLDER_END: char = '/';
