@@ -35,7 +35,7 @@ impl ReadAhead {
         let (same, near) = (block == self.block, GAP * length);
         let goes_up = same && (self.last.end..=self.last.end + near).contains(&offset);
         let goes_down = same && (end..=end + near).contains(&self.last.start);
-        let is_here = block == self.block && self.start <= offset && end <= self.start + self.there as u64;
+        let is_here = same && self.start <= offset && end <= self.start + self.there as u64;
         self.last = offset..end;
         if !is_here {
             (self.block, self.there) = (block, 0);

@@ -432,20 +432,20 @@ impl State {
             Phase::Drain { until, .. } if now >= until => self.watch(now),
             Phase::Drain { .. } => self.extend_drain(),
             Phase::Cruise if self.queue_ns <= spread => self.low_at = now,
-            Phase::Cruise if now.since(self.low_at).as_secs_f64() > self.rtt.max(STANDING) => {
-                // Far below the line's rate it makes no queue that lasts.
-                if !self.sharing && self.line.get().is_some_and(|line| self.rate < OWN_QUEUE * line) {
-                    self.met = Some(now);
-                    self.drain(now, false);
-                    return;
-                }
+            Phase::Cruise if now.since(self.low_at).as_secs_f64() <= self.rtt.max(STANDING) => {}
+            // Far below the line's rate the flow makes no queue that lasts.
+            Phase::Cruise if !self.sharing && self.line.get().is_some_and(|line| self.rate < OWN_QUEUE * line) => {
+                self.met = Some(now);
+                self.drain(now, false);
+            }
+            Phase::Cruise => {
                 self.full_rate = self.arrived.min(self.rate);
                 if !self.sharing {
                     self.line.on_full(self.full_rate);
                 }
                 self.drain(now, true);
             }
-            Phase::Ramp | Phase::Cruise => {}
+            Phase::Ramp => {}
         }
     }
 
