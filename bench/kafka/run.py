@@ -8,6 +8,7 @@ Every line of the checks compares bytes. The exit code is 1 if one differs.
 
 import argparse
 import asyncio
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -68,6 +69,16 @@ listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.securi
 STORE_PASSWORD = "of-the-store"
 
 
+@contextlib.contextmanager
+def ends_on_failure(part):
+    """Ends what a part of the bench has started if its start fails."""
+    try:
+        yield
+    except BaseException:
+        part.end()
+        raise
+
+
 class Cluster:
     """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, with TLS, and one for a relay,
     at whose port it says it is."""
@@ -117,12 +128,9 @@ auto.create.topics.enable=false
             self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
                       "--add-scram", user)
             self.processes.append((self.start(home), port, home / "log"))
-        try:
+        with ends_on_failure(self):
             for process, port, log in self.processes:
                 wait_for(port, process, log)
-        except BaseException:
-            self.end()
-            raise
 
     def java(self, *arguments, **more):
         return subprocess.run(
@@ -162,13 +170,10 @@ class Door:
             f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
             f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
         self.processes = {}
-        try:
+        with ends_on_failure(self):
             self.start("far")
             self.start("near")
             self.wait()
-        except BaseException:
-            self.end()
-            raise
 
     def start(self, name):
         with open(self.home / f"{name}.log", "a") as log:
@@ -221,16 +226,13 @@ class Relays:
 
     def __init__(self, folder, cluster):
         self.processes = []
-        try:
+        with ends_on_failure(self):
             for near, target in zip(cluster.relay_ports, cluster.relayed_ports):
                 [far] = free_ports(1)
                 for side, listens, leads in [("far", far, target), ("near", near, far)]:
                     command = [str(folder / "go-relay"), side, f"127.0.0.1:{listens}", f"127.0.0.1:{leads}"]
                     self.processes.append(subprocess.Popen(command))
                     wait_for(listens, self.processes[-1], folder / "go-relay.log")
-        except BaseException:
-            self.end()
-            raise
 
     def end(self):
         for process in self.processes:
