@@ -109,7 +109,7 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
             # What distributed raises for a client that another thread closes is its own mistake.
             if client.status == "running":
                 raise
-            raise PliantError(f"the client of the cluster is {client.status}") from None
+            raise PliantError(_state_of(client)) from None
     # A function of Python's own: a worker without the package has it, too.
     imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
     refused = {
@@ -128,6 +128,10 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
         told = "; ".join(f"{worker}: {why}" for worker, why in sorted(refused.items())[:3])
         raise PliantError(f"no worker of {client.scheduler.address} can run this sweep: {told}")
     return wanted, refused
+
+
+def _state_of(client: Client) -> str:
+    return f"the client of the cluster is {client.status}"
 
 
 def _difference(wanted: _Identity, found: _Identity) -> str:
@@ -158,7 +162,7 @@ def run_points(
     if not isinstance(client, Client):
         raise PliantError(f"`client` is a distributed.Client, not {client!r}")
     if client.status != "running":
-        raise PliantError(f"the client of the cluster is {client.status}")
+        raise PliantError(_state_of(client))
     wanted, refused = check_workers(client)
     for worker, why in sorted(refused.items()):
         print(f"warning: worker {worker} is refused: {why}", file=sys.stderr)
@@ -255,7 +259,7 @@ class _Work:
         point = self.points[indices[0]].folder.name
         if future.status == "cancelled":
             if self.client.status != "running":
-                raise PliantError(f"{point}: the client of the cluster is {self.client.status}")
+                raise PliantError(f"{point}: {_state_of(self.client)}")
             raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
         if len(indices) > 1:
             return "again"
