@@ -212,7 +212,7 @@ fn a_hostile_peer_is_bounded_and_hurts_no_other() {
             }
         });
         let exit = format!("[exit]\nallow = [\"{service}\", \"{stalled_at}\"]\n");
-        let class = format!("{CLASS}unread = \"1MiB\"\n");
+        let class = format!("{CLASS}unread = \"8MiB\"\n");
         let pair = Pair::with(&format!("{CLASS}{}", forward(stalled_at)), &format!("{class}{exit}")).await;
         let other = pair.another(&format!("{CLASS}{}", forward(service))).await;
         let (hostile, good) = (pair.near.doors()[0], other.doors()[0]);
@@ -232,7 +232,7 @@ fn a_hostile_peer_is_bounded_and_hurts_no_other() {
             exchanged += 1;
             let reports = pair.far.reports();
             let report = reports.iter().find(|report| report.peer == pair.near.address()).unwrap();
-            assert!(report.held_bytes <= (1 << 20) + (64 << 10), "{}", report.held_bytes);
+            assert!(report.held_bytes <= (8 << 20) + (64 << 10), "{}", report.held_bytes);
             if let Some(ended) = writers.try_join_next() {
                 ended.unwrap().unwrap_err();
                 break;

@@ -74,6 +74,7 @@ pub mod host;
 pub mod input_log;
 mod mmsg;
 pub mod poll;
+mod ring;
 mod seam;
 pub mod socket;
 pub mod switch;

@@ -177,8 +177,8 @@ struct NetworkArgs {
     /// Traffic class of credits
     #[arg(long, value_name = "N", default_value_t = 31, value_parser = flags::class())]
     credit_class: u8,
-    /// Most bytes held for the receiver's application
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = buffer())]
+    /// Most bytes held for the receiver's application: 1 MiB at first, more on long paths
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffer())]
     receive_buffer: Bytes,
 }
 
@@ -333,8 +333,8 @@ fn who_does(field: Field) -> String {
 impl NetworkArgs {
     fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
         let classes = Classes { low: self.low_class, credit: self.credit_class, ..flow.classes };
-        let (line_rate, receive_buffer) = (self.line_rate, self.receive_buffer.0);
-        self.connection.settings(&FlowSettings { line_rate, classes, receive_buffer, ..flow.clone() })
+        let flow = FlowSettings { line_rate: self.line_rate, classes, ..flow.clone() };
+        self.connection.settings(&flow.with_receive_buffer(self.receive_buffer.0))
     }
 }
 

@@ -80,7 +80,7 @@ fn default_unread() -> Bytes {
 }
 
 fn default_window() -> Bytes {
-    Bytes(4 << 20)
+    Bytes(8 << 20)
 }
 
 pub(super) fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -113,9 +113,9 @@ impl ClassTable {
             contract,
             classes: Classes { data: self.class, control: self.class, ..Classes::default() },
             mtu: self.mtu,
-            receive_buffer: self.window.0,
             ..FlowSettings::default()
-        };
+        }
+        .with_receive_buffer(self.window.0);
         let parts = self.schedule.iter().map(|&PartTable { from, to, max_rate }| DayPart { from, to, max_rate });
         let schedule = DaySchedule::new(parts.collect());
         let wrong = |error| std::io::Error::other(format!("class {name}: schedule: {error}"));

@@ -116,7 +116,7 @@ mod tests {
     use crate::api::buffers::SharedConnection;
 
     fn add(backlog: &mut Backlog<Arc<SharedConnection>>, seconds: u64, messages: bool, address: u8) -> bool {
-        let connection = Arc::new(SharedConnection::new(([10, 0, 0, address], 9).into(), 10, messages));
+        let connection = Arc::new(SharedConnection::new(([10, 0, 0, address], 9).into(), 10, 10, messages));
         let now = Instant::ZERO.after(Span::from_secs(seconds));
         backlog.add(now, connection, messages, [10, 0, 0, address].into())
     }

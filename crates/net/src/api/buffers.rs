@@ -16,20 +16,24 @@ use super::report::Delivery;
 use crate::connection::{Closed, ConnectionId};
 use crate::driver::{Application, PayloadLocation};
 use crate::flow::{Protocol, WAITING_BUFFERS};
+use crate::ring::Ring;
 
 /// One connection, shared.
 pub(crate) struct SharedConnection(Mutex<Buffers>);
 
 impl SharedConnection {
-    pub(crate) fn new(peer: SocketAddr, receive_buffer: u64, messages: bool) -> Self {
+    /// A connection of which this side holds `receive_buffer` bytes in each direction; a stream up to `largest`.
+    pub(crate) fn new(peer: SocketAddr, receive_buffer: u64, largest: u64, messages: bool) -> Self {
         Self(Mutex::new(Buffers {
             peer,
             receive_buffer,
+            send_buffer: receive_buffer,
+            largest,
             connection: None,
             protocol: None,
             status: Status::Calling,
             outgoing: SendBuffer { messages, ..SendBuffer::default() },
-            incoming: ReceiveBuffer::new(receive_buffer, messages),
+            incoming: ReceiveBuffer::new(receive_buffer, largest, messages),
             wanted: Wanted::default(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
@@ -84,8 +88,8 @@ pub(crate) struct SendBuffer {
 
 /// What came in.
 pub(crate) struct ReceiveBuffer {
-    /// A stream's byte `n` lies at `n` modulo its length.
-    window: Box<[u8]>,
+    /// Of a stream; messages have none.
+    window: Option<Ring>,
     delivered: u64,
     consumed: u64,
     /// Messages that have begun, and those that are whole.
@@ -103,9 +107,9 @@ pub(crate) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    fn new(receive_buffer: u64, messages: bool) -> Self {
+    fn new(receive_buffer: u64, largest: u64, messages: bool) -> Self {
         Self {
-            window: if messages { Box::default() } else { vec![0; receive_buffer as usize].into() },
+            window: (!messages).then(|| Ring::new(receive_buffer, largest)),
             delivered: 0,
             consumed: 0,
             begun: BTreeMap::new(),
@@ -124,23 +128,18 @@ impl ReceiveBuffer {
         // The machine refuses what lies outside its window; so does the buffer, before it.
         let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
         let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
-        let end = self.consumed + self.window.len() as u64;
-        if payload.is_empty() || offset > end || end - offset < payload.len() as u64 {
-            return;
+        if let Some(window) = &mut self.window {
+            window.write(self.consumed, offset, payload);
         }
-        let at = (offset % self.window.len() as u64) as usize;
-        let until_end = payload.len().min(self.window.len() - at);
-        self.window[at..at + until_end].copy_from_slice(&payload[..until_end]);
-        self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
     }
 
     /// Takes bytes of the stream; how many.
     pub(crate) fn take(&mut self, into: &mut [u8]) -> usize {
         let count = (self.delivered - self.consumed).min(into.len() as u64) as usize;
-        let at = (self.consumed % self.window.len().max(1) as u64) as usize;
-        let until_end = count.min(self.window.len() - at);
-        into[..until_end].copy_from_slice(&self.window[at..at + until_end]);
-        into[until_end..count].copy_from_slice(&self.window[..count - until_end]);
+        let Some(window) = &self.window else { return 0 };
+        let (first, second) = window.parts(self.consumed, count);
+        into[..first.len()].copy_from_slice(first);
+        into[first.len()..count].copy_from_slice(second);
         self.consumed += count as u64;
         count
     }
@@ -190,6 +189,9 @@ impl ReceiveBuffer {
 pub(crate) struct Buffers {
     pub(crate) peer: SocketAddr,
     pub(crate) receive_buffer: u64,
+    /// Most bytes of the stream that wait to be sent or acknowledged; it grows as the receive buffer does.
+    send_buffer: u64,
+    largest: u64,
     pub(crate) connection: Option<ConnectionId>,
     pub(crate) protocol: Option<Protocol>,
     pub(crate) status: Status,
@@ -246,9 +248,20 @@ impl Buffers {
         Poll::Pending
     }
 
+    /// Bytes of the stream that were sent and are not acknowledged, about: retransmissions count as mean packets.
+    fn in_flight(&self) -> u64 {
+        let Statistics { bytes_sent, packets_sent, retransmissions, .. } = self.sender;
+        let again = bytes_sent / packets_sent.max(1) * retransmissions;
+        bytes_sent.saturating_sub(again).saturating_sub(self.outgoing.base)
+    }
+
     /// Appends to the stream what fits; how much.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
-        let room = (self.receive_buffer as usize).saturating_sub(self.outgoing.stream.len());
+        let held = self.outgoing.stream.len() as u64;
+        if held + bytes.len() as u64 > self.send_buffer && 4 * self.in_flight() > 3 * self.send_buffer {
+            self.send_buffer = self.largest.min(2 * self.send_buffer);
+        }
+        let room = self.send_buffer.saturating_sub(held) as usize;
         let count = room.min(bytes.len());
         self.outgoing.stream.extend(&bytes[..count]);
         self.wanted.send += count as u64;
@@ -340,7 +353,7 @@ impl Application for BufferedApplication {
     fn write(&mut self, location: PayloadLocation, payload: &[u8]) -> io::Result<()> {
         let mut buffers = self.0.lock();
         match location {
-            PayloadLocation::Stream(offset) if !buffers.incoming.window.is_empty() => {
+            PayloadLocation::Stream(offset) if buffers.incoming.window.is_some() => {
                 buffers.incoming.copy_in(offset, payload);
             }
             PayloadLocation::Message { message, offset, length } if buffers.outgoing.messages => {

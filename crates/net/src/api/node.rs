@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use pliant_proto::contract::Contract;
 
-use super::buffers::SharedConnection;
 use super::bundle::Bundle;
 use super::bundle_handle::{BundleHandle, check};
 use super::handle::Handle;
@@ -107,7 +106,7 @@ impl Node {
 
     async fn call(&self, to: SocketAddr, messages: bool) -> io::Result<Handle> {
         self.shared.settings().check(to).map_err(invalid)?;
-        let connection = Arc::new(SharedConnection::new(to, self.shared.flow().receive_buffer, messages));
+        let connection = Arc::new(self.shared.connection(to, messages));
         // Dropped before the peer answers, it tells the node that nobody waits any more.
         let handle = Handle::new(self.shared.clone(), connection);
         handle.queue();

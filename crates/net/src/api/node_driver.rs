@@ -388,7 +388,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
                     return self.accept_bundle(now, connection, from, opening.mtu);
                 }
                 let messages = wants == Wants::Messages;
-                let shared = Arc::new(SharedConnection::new(from, self.node.flow().receive_buffer, messages));
+                let shared = Arc::new(self.node.connection(from, messages));
                 shared.lock().connection = Some(connection);
                 let session = self.session(&shared, protocol, opening.mtu, false)?;
                 self.node.add_to_backlog(now, shared, messages, from.ip()).then_some(session)
@@ -450,7 +450,7 @@ mod tests {
     }
 
     fn call(node: &Arc<SharedNode>) -> Handle {
-        let shared = Arc::new(SharedConnection::new(([127, 0, 0, 1], 9).into(), 1000, false));
+        let shared = Arc::new(SharedConnection::new(([127, 0, 0, 1], 9).into(), 1000, 1000, false));
         let handle = Handle::new(node.clone(), shared);
         handle.queue();
         handle

@@ -157,7 +157,7 @@ impl SharedNode {
         contract: &Contract,
         calls: bool,
     ) -> io::Result<Arc<SharedBundle>> {
-        let receive_buffer = self.flow().receive_buffer;
+        let receive_buffer = self.flow().largest_receive_buffer;
         if receive_buffer < BundleClass::LEAST_WINDOW {
             let why = format!("a window of {receive_buffer} bytes is too small for a bundle, which needs 64 kB");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -206,6 +206,12 @@ impl SharedNode {
 
     pub(super) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// A connection with `peer`, of which nothing is there yet.
+    pub(super) fn connection(&self, peer: SocketAddr, messages: bool) -> SharedConnection {
+        let FlowSettings { receive_buffer, largest_receive_buffer, .. } = *self.flow();
+        SharedConnection::new(peer, receive_buffer, largest_receive_buffer, messages)
     }
 
     pub(super) fn flow(&self) -> &FlowSettings {
@@ -281,7 +287,7 @@ mod tests {
             assert!(pin!(node.accept(true)).poll(&mut context).is_pending());
         }
         assert_eq!(node.backlog().waiters(), 1);
-        let connection = Arc::new(SharedConnection::new(([127, 0, 0, 1], 9).into(), 1000, false));
+        let connection = Arc::new(SharedConnection::new(([127, 0, 0, 1], 9).into(), 1000, 1000, false));
         assert!(node.add_to_backlog(Instant::ZERO, connection.clone(), false, [127, 0, 0, 1].into()));
         assert_eq!(node.backlog().waiters(), 0, "woken");
         let Poll::Ready(Ok(accepted)) = accept.as_mut().poll(&mut context) else { panic!("it is there") };

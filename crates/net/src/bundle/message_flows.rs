@@ -60,7 +60,7 @@ pub(super) struct MessageFlow {
 
 impl MessageFlow {
     pub(super) fn new(call: MessageCall, peer: SocketAddr, receive_buffer: u64) -> Arc<Self> {
-        let connection = Arc::new(SharedConnection::new(peer, receive_buffer, true));
+        let connection = Arc::new(SharedConnection::new(peer, receive_buffer, receive_buffer, true));
         Arc::new(Self { call, connection, begin: Mutex::default() })
     }
 }

@@ -14,7 +14,7 @@ use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
 /// Bytes that a side may send of a stream before it hears of a window.
 const FIRST_WINDOW: u64 = 64 << 10;
 /// A window grows up to this while its reader keeps up.
-pub(super) const GREATEST_WINDOW: u64 = 1 << 20;
+pub(super) const GREATEST_WINDOW: u64 = 8 << 20;
 /// Bytes of a stream that wait to be framed, while there are few streams.
 const SEND_BUFFER: usize = 64 << 10;
 /// All streams' bytes that wait to be framed, but for what every stream may have.

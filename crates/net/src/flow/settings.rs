@@ -52,6 +52,9 @@ impl Default for Classes {
     }
 }
 
+/// Receive buffer with which a stream begins, at most.
+const FIRST_RECEIVE_BUFFER: u64 = 1 << 20;
+
 /// Settings of a flow's sides. Each has its own; what the other must know is said in the handshake.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowSettings {
@@ -70,6 +73,9 @@ pub struct FlowSettings {
     pub classes: Classes,
     /// Most bytes that a receiver holds out of order or unread, at least 64 kB. Default 1 MiB.
     pub receive_buffer: u64,
+    /// What a stream's receive buffer grows to where the path is long, or has a long queue: a window limits a flow to its bytes
+    /// in a round trip. Default 8 MiB.
+    pub largest_receive_buffer: u64,
     /// Least retransmission timeout. Default 50 ms: a busy host may not run a process for some ten milliseconds, and that
     /// silence is no loss.
     pub min_rto: Span,
@@ -95,7 +101,8 @@ impl Default for FlowSettings {
             line_rate: None,
             drops_early: false,
             classes: Classes::default(),
-            receive_buffer: 1 << 20,
+            receive_buffer: FIRST_RECEIVE_BUFFER,
+            largest_receive_buffer: 8 << 20,
             min_rto: Span::from_ms(50),
             reflex_interval: Span::from_ms(5),
             auto_consume: true,
@@ -154,6 +161,12 @@ pub enum FlowError {
 }
 
 impl FlowSettings {
+    /// With a receive buffer of at most so many bytes, at first 1 MiB.
+    #[must_use]
+    pub fn with_receive_buffer(self, most: u64) -> Self {
+        Self { receive_buffer: most.min(FIRST_RECEIVE_BUFFER), largest_receive_buffer: most, ..self }
+    }
+
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), FlowError> {
         if self.mtu < MIN_MTU {
@@ -331,6 +344,7 @@ impl FlowSettings {
             one_way_delay: controller.needs_one_way_delay(),
             rto: self.rto(),
             receive_buffer: Some(self.receive_buffer),
+            largest_receive_buffer: Some(self.largest_receive_buffer),
             auto_consume: self.auto_consume,
             expect_overtaking: self.bends(),
             ..TcpConfig::default()

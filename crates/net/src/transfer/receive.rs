@@ -738,7 +738,6 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
         let caller = Caller { from, peer: caller.as_deref() };
         let target = target_of(self.target, caller).ok()?;
         self.begun += u64::from(announcement.kind != Kind::Listing);
-        let receive_buffer = self.settings.flow.receive_buffer;
         let overwrite = self.overwrites();
         let made = if let Cow::Owned(own) = &target { make_folder(own) } else { Ok(()) };
         let kept = kept_name(&announcement, caller);
@@ -759,7 +758,7 @@ impl ConnectionHandler<AnyTransport, ReceiverApplication> for ReceiverHandler<'_
             Kind::Test => Arrived::Counted(0),
             Kind::File | Kind::Directory | Kind::Stream | Kind::Listing => {
                 let max_bytes = self.settings.limits.max_bytes;
-                let mut whole = Whole::new(&announcement, output, receive_buffer, max_bytes);
+                let mut whole = Whole::new(&announcement, output, &self.settings.flow, max_bytes);
                 whole.index = index;
                 Arrived::Whole(Box::new(whole))
             }

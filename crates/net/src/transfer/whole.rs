@@ -14,6 +14,8 @@ use super::missing::committed_whole;
 use super::output::Output;
 use super::resume::Prefix;
 use super::settings::Limits;
+use crate::flow::FlowSettings;
+use crate::ring::Ring;
 
 /// Bytes of the content hashed and written at once: a power of two, at whose multiples BLAKE3's tree has whole
 /// subtrees.
@@ -28,8 +30,8 @@ pub(super) struct Whole {
     kept: u64,
     /// Bytes of the stream without the hash, once known.
     size: Option<u64>,
-    /// Bytes that arrived and were not taken yet. Byte `n` is at `n` modulo its length, so that no piece wraps.
-    window: Box<[u8]>,
+    /// Bytes that arrived and were not taken yet. Its length is a multiple of a piece, so that no piece wraps.
+    window: Ring,
     /// The stream is complete up to this byte.
     delivered: u64,
     /// The stream is hashed and written up to this byte.
@@ -45,15 +47,15 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// A stream of which up to `receive_buffer` bytes may arrive before the first missing byte.
-    pub(super) fn new(announcement: &Announcement, output: Output, receive_buffer: u64, max_bytes: u64) -> Self {
+    /// A stream of which up to `flow.largest_receive_buffer` bytes may arrive before the first missing byte.
+    pub(super) fn new(announcement: &Announcement, output: Output, flow: &FlowSettings, max_bytes: u64) -> Self {
         // Beyond what the transport takes there is a piece that waits to be full, and the hash behind it.
-        let window_bytes = receive_buffer.next_multiple_of(PIECE_BYTES) + 2 * PIECE_BYTES;
+        let window_bytes = |buffer: u64| buffer.next_multiple_of(PIECE_BYTES) + 2 * PIECE_BYTES;
         Self {
             kind: announcement.kind,
             kept: 0,
             size: announcement.size,
-            window: vec![0; window_bytes as usize].into(),
+            window: Ring::new(window_bytes(flow.receive_buffer), window_bytes(flow.largest_receive_buffer)),
             delivered: 0,
             taken: 0,
             max_bytes,
@@ -96,11 +98,6 @@ impl Whole {
         io::Error::other(why)
     }
 
-    /// Position of the stream's byte `offset` in the window.
-    fn position(&self, offset: u64) -> usize {
-        (offset % self.window.len() as u64) as usize
-    }
-
     /// Takes delivered bytes: whole pieces, and the rest of the content once its end is known.
     fn take(&mut self) -> io::Result<()> {
         if self.size.is_some_and(|size| self.delivered > size + HASH_BYTES as u64) {
@@ -119,8 +116,7 @@ impl Whole {
             if end == self.taken || self.delivered < end + ahead {
                 return Ok(());
             }
-            let at = self.position(self.taken);
-            let piece = &self.window[at..at + (end - self.taken) as usize];
+            let (piece, _) = self.window.parts(self.taken, (end - self.taken) as usize);
             self.hasher.update(piece);
             self.output.write(piece)?;
             self.taken = end;
@@ -131,14 +127,7 @@ impl Whole {
         // The machine refuses what lies outside the window; so does the buffer, before it.
         let skip = self.delivered.saturating_sub(offset).min(payload.len() as u64);
         let (offset, payload) = (offset.saturating_add(skip), &payload[skip as usize..]);
-        let last = self.taken + self.window.len() as u64;
-        if payload.is_empty() || offset > last || last - offset < payload.len() as u64 {
-            return;
-        }
-        let at = self.position(offset);
-        let until_end = payload.len().min(self.window.len() - at);
-        self.window[at..at + until_end].copy_from_slice(&payload[..until_end]);
-        self.window[..payload.len() - until_end].copy_from_slice(&payload[until_end..]);
+        self.window.write(self.taken, offset, payload);
     }
 
     pub(super) fn event(&mut self, event: Event<AnyRequest>) -> io::Result<()> {
@@ -162,8 +151,10 @@ impl Whole {
 
     /// Its hash, and the expected one. Call it once everything is received.
     pub(super) fn hashes(&self) -> (blake3::Hash, blake3::Hash) {
-        let expected: [u8; HASH_BYTES] =
-            std::array::from_fn(|byte| self.window[self.position(self.taken + byte as u64)]);
+        let mut expected = [0; HASH_BYTES];
+        let (first, second) = self.window.parts(self.taken, HASH_BYTES);
+        expected[..first.len()].copy_from_slice(first);
+        expected[first.len()..].copy_from_slice(second);
         (self.hasher.finalize(), expected.into())
     }
 

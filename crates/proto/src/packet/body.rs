@@ -64,6 +64,8 @@ flags! {
         CWR = 2,
         /// Sent before; its timestamp still measures this transmission.
         RETRANSMISSION = 4,
+        /// The receiver's window had no room for this packet before: a larger one would be used.
+        WINDOW_FULL = 8,
         /// Asks for the time for which the receiver holds this packet ([`Packet::hold`](super::Packet::hold)).
         HOLD = 16,
         /// Asks for the delay of this packet ([`Packet::delay`](super::Packet::delay)).

@@ -19,8 +19,12 @@ pub(super) const NO_FLAGS: u8 = 0;
 pub(super) const COMPLETE: u8 = 1;
 
 /// Flags of a stream's data.
-pub(super) const DATA_FLAGS: DataFlags =
-    DataFlags::FIN.with(DataFlags::CWR).with(DataFlags::RETRANSMISSION).with(DataFlags::DELAY).with(DataFlags::HOLD);
+pub(super) const DATA_FLAGS: DataFlags = DataFlags::FIN
+    .with(DataFlags::CWR)
+    .with(DataFlags::RETRANSMISSION)
+    .with(DataFlags::WINDOW_FULL)
+    .with(DataFlags::DELAY)
+    .with(DataFlags::HOLD);
 
 /// Why a datagram is no packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

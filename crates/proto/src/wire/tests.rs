@@ -210,7 +210,7 @@ fn damaged_datagrams_are_refused_by_reason() {
     let plain = encoded(&ack(AckFlags::NONE), &SackBlocks::EMPTY);
     assert_eq!(refused(&plain, &|bytes| bytes[2] = 0x40), WireError::TooShort, "DELAY without a delay");
     assert_eq!(refused(&plain, &|bytes| bytes.extend([1; 4])), WireError::WrongLength, "a delay without DELAY");
-    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of data");
+    assert_eq!(refused(&good_data, &|bytes| bytes[2] = 0x20), WireError::WrongFlags(0x20), "DSACK is no flag of data");
     assert_eq!(refused(&good_ack, &|bytes| bytes[2] = 0x20), WireError::WrongFlags(0x20), "DSACK without SACK");
     let good_probe = encoded(&packet(Body::Probe { sent_at: Instant::ZERO }), &SackBlocks::EMPTY);
     assert_eq!(refused(&good_probe, &|bytes| bytes[2] = 8), WireError::WrongFlags(8), "ECE is no flag of a probe");

@@ -68,6 +68,9 @@ pub struct TcpConfig {
     /// Most bytes that the receiver holds. It limits the window when it is below twice the bandwidth-delay product.
     /// `None`, the default, is no limit. At least 256; advertised in units of 256 bytes, at most 16 776 704.
     pub receive_buffer: Option<u64>,
+    /// What `receive_buffer` may grow to. It doubles when the sender had to wait for the window, and a window's bytes took more
+    /// than 5 ms to come: a long path, or one with a long queue. `None`, the default: it does not grow.
+    pub largest_receive_buffer: Option<u64>,
     /// Whether the receiving application reads everything at once. Otherwise it reports reads by `Command::Consume`.
     /// Default true.
     pub auto_consume: bool,
@@ -100,6 +103,7 @@ impl Default for TcpConfig {
             rto: RtoBounds::default(),
             send_buffer: None,
             receive_buffer: None,
+            largest_receive_buffer: None,
             auto_consume: true,
             pacing: None,
             initial_rtt: None,

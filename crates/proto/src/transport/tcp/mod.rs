@@ -12,6 +12,7 @@
 //! | limited transmit, delayed acknowledgements, restart after idle | RFC 3042, RFC 5681 |
 //! | ECN, classic and accurate | RFC 3168, RFC 8257 |
 //! | windows, silly window avoidance, zero-window probes | RFC 9293 section 3.8.6 |
+//! | a receive window that grows on long paths (option) | the sender says that it waits; Linux measures it |
 //! | done by a time ([`DeadlineSender`]) | [`crate::contract::deadline`] |
 //! | pauses while a queue above is congested ([`CrossQueueSender`]) | [`crate::contract::cross_queue_notification`] |
 //!
@@ -35,7 +36,10 @@ pub use receiver::TcpReceiver;
 pub use sender::{CrossQueueSender, DeadlineSender, TcpSender};
 
 use crate::packet::{WINDOW_UNIT, WINDOW_UNLIMITED};
+use crate::time::Span;
 
+/// Round trip from which on a receive window may limit a flow for long. On shorter ones it limits nothing that a larger one would not.
+const LONG_ROUND_TRIP: Span = Span::from_ms(5);
 /// Longest stream, in bytes: sums of sequence numbers and windows stay far from overflow.
 pub const MAX_STREAM: u64 = 1 << 62;
 

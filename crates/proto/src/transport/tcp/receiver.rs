@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::convert::Infallible;
 
-use super::{MAX_STREAM, TcpConfig, window_end, window_field};
+use super::{LONG_ROUND_TRIP, MAX_STREAM, TcpConfig, window_end, window_field};
 use crate::congestion::EcnMode;
 use crate::packet::{AckFlags, Body, ByteRange, DataFlags, Ecn, Packet, SackBlocks, TrafficClass, WINDOW_UNLIMITED};
 use crate::recovery::reassembly::Reassembly;
@@ -33,7 +33,7 @@ const RECEIVED: u8 = 64;
 const FIN_KNOWN: u8 = 128;
 
 /// Flags of data that ask for something to be reported.
-const ASKS: DataFlags = DataFlags::DELAY.with(DataFlags::HOLD);
+const ASKS: DataFlags = DataFlags::DELAY.with(DataFlags::HOLD).with(DataFlags::WINDOW_FULL);
 
 /// The receiver of one flow.
 ///
@@ -81,8 +81,20 @@ struct Disorder {
     /// When the packet arrived whose time acknowledgements echo, if its sender asks for how long it is held.
     held_since: Option<Instant>,
     connection_echo: Option<Instant>,
+    /// What the buffer has become for a sender that waits.
+    widening: Option<Widening>,
     /// The answer to the latest probe.
     probe_echo: Option<Packet>,
+}
+
+/// A receive buffer that may grow.
+#[derive(Clone, Copy)]
+struct Widening {
+    /// Most bytes that it holds.
+    buffer: u64,
+    /// When, and behind which byte, its present stretch began.
+    since: Instant,
+    from: u64,
 }
 
 /// An acknowledgement as it was when the packet that caused it arrived.
@@ -164,6 +176,20 @@ impl TcpReceiver {
         }
     }
 
+    /// The sender had to wait for the window. It doubles if its bytes take long to come, as on a long path: there, and not on
+    /// a short one, the window is what limits the flow.
+    #[cold]
+    fn widen(&mut self, now: Instant) {
+        let (arrived, buffer) = (self.rcv_nxt, self.buffer());
+        let Some(most) = self.config.largest_receive_buffer.filter(|most| buffer < *most) else { return };
+        let began = Widening { buffer, since: now, from: arrived };
+        let widening = self.disorder().widening.get_or_insert(began);
+        if arrived - widening.from >= buffer {
+            let long = now.since(widening.since) >= LONG_ROUND_TRIP;
+            *widening = if long { Widening { buffer: most.min(2 * buffer), ..began } } else { began };
+        }
+    }
+
     /// An acknowledgement is due that no packet asks for just now.
     fn acknowledge_unasked(&mut self) {
         let holds = self.disorder.as_ref().is_some_and(|disorder| disorder.held_since.is_some());
@@ -207,6 +233,9 @@ impl TcpReceiver {
         }
         if segment.flags.contains(DataFlags::HOLD) {
             self.hold(now, echoed);
+        }
+        if segment.flags.contains(DataFlags::WINDOW_FULL) {
+            self.widen(now);
         }
         self.accept(now, &segment, fresh, mark_changed);
     }
@@ -295,7 +324,13 @@ impl TcpReceiver {
 
     /// One past the last byte that fits: at least the advertised window.
     fn acceptable_end(&self) -> u64 {
-        self.config.receive_buffer.map_or(u64::MAX, |buffer| self.window_end.max(self.consumed() + buffer))
+        self.window_end.max(self.consumed().saturating_add(self.buffer()))
+    }
+
+    /// Most bytes that it holds now.
+    fn buffer(&self) -> u64 {
+        let grown = self.disorder.as_ref().and_then(|disorder| disorder.widening);
+        grown.map_or_else(|| self.config.receive_buffer.unwrap_or(u64::MAX), |grown| grown.buffer)
     }
 
     fn consumed(&self) -> u64 {
@@ -319,13 +354,11 @@ impl TcpReceiver {
 
     /// Bytes by which the right edge could move.
     fn openable(&self) -> u64 {
-        let buffer = self.config.receive_buffer.unwrap_or(0);
-        (self.consumed() + buffer).saturating_sub(self.window_end)
+        self.consumed().saturating_add(self.buffer()).saturating_sub(self.window_end)
     }
 
     fn window_step(&self, segments: u64) -> u64 {
-        let half = self.config.receive_buffer.unwrap_or(0) / 2;
-        half.min(segments * u64::from(self.config.mss))
+        (self.buffer() / 2).min(segments * u64::from(self.config.mss))
     }
 
     /// Queues an acknowledgement of the state as it is now.
@@ -469,6 +502,9 @@ impl Transport for TcpReceiver {
             if flags.contains(DataFlags::HOLD) {
                 self.hold(now, echoed);
             }
+            if flags.contains(DataFlags::WINDOW_FULL) {
+                self.widen(now);
+            }
         }
         self.rcv_nxt = end;
         self.count_in_order(now);
@@ -478,7 +514,7 @@ impl Transport for TcpReceiver {
         match command {
             Command::Consume { bytes } => {
                 self.consumed = self.consumed.saturating_add(bytes).min(self.delivered);
-                if self.config.receive_buffer.is_some() && self.openable() >= self.window_step(2) {
+                if self.window_end != u64::MAX && self.openable() >= self.window_step(2) {
                     self.acknowledge_unasked();
                 }
             }

@@ -63,7 +63,7 @@ pub struct TcpSender<C> {
     rtt: RttEstimator,
     config: Arc<TcpConfig>,
     state: u8,
-    /// Flags that the next new segment carries (CWR).
+    /// Flags that the next new segment carries (CWR, WINDOW_FULL).
     next_flags: DataFlags,
     /// Flags of every packet (HOLD, DELAY).
     standing_flags: DataFlags,
@@ -279,7 +279,7 @@ impl<C: CongestionControl> TcpSender<C> {
         self.marks += 1;
         if self.config.ecn != EcnMode::Off && self.snd_una > self.reduced_at {
             self.congestion(now, Cause::Ecn, self.snd_nxt - self.snd_una, false);
-            self.next_flags = DataFlags::CWR;
+            self.next_flags = self.next_flags.with(DataFlags::CWR);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::congestion::{Cause, CongestionControl, EcnMode};
 use crate::packet::{Body, ByteRange, DataFlags, Ecn, Packet, TrafficClass};
 use crate::recovery::rack::Rack;
 use crate::time::{Instant, Span};
-use crate::transport::tcp::PacingFactors;
+use crate::transport::tcp::{LONG_ROUND_TRIP, PacingFactors};
 use crate::transport::{Deadline, Timer};
 
 /// What to send next.
@@ -243,6 +243,9 @@ impl<C: CongestionControl> TcpSender<C> {
             return Some(usable as u16);
         }
         self.window_limited = false;
+        if self.rtt.smoothed() >= LONG_ROUND_TRIP {
+            self.next_flags = self.next_flags.with(DataFlags::WINDOW_FULL);
+        }
         if self.snd_nxt == self.snd_una {
             self.state |= PERSIST;
             self.timer = Some(now.after(self.rtt.rto()));

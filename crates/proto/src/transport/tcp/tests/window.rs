@@ -1,6 +1,7 @@
 //! The peer's window: flow control, silly windows, probes.
 
 use super::*;
+use crate::packet::TrafficClass;
 
 fn buffered(bytes: u64) -> TcpConfig {
     TcpConfig { receive_buffer: Some(bytes), auto_consume: false, ..config() }
@@ -98,4 +99,67 @@ fn the_send_buffer_bounds_what_is_taken() {
     assert_eq!(end.transport.send_space(), 0);
     answer(&mut end, us(20), 2, &[]);
     assert_eq!(end.transport.send_space(), 2 * MSS);
+}
+
+/// Path of 2 Gbit/s with a round trip of `us` microseconds, over which 20 MB go. How long that takes, in milliseconds, and how many
+/// packets asked for a larger window.
+fn on_a_path_of(us: u64, buffer: &TcpConfig) -> (u64, usize) {
+    let half = || Path::new(Span::from_us(us / 2));
+    let mut pair = pair(buffer, TestController::fixed(100_000), half().with_rate(Rate::from_gbit_per_sec(2)), half());
+    complete(&mut pair, 20_000 * MSS);
+    let asked = pair.sender.sent.iter().filter(|sent| match sent.packet.body() {
+        Body::Data { flags, .. } => flags.contains(DataFlags::WINDOW_FULL),
+        _ => false,
+    });
+    (pair.receiver.time_of(Event::Received).expect("it ends").as_ps() / 1_000_000_000, asked.count())
+}
+
+/// A window of 1 MB lets 20 round trips pass for 20 MB. One that grows to 8 MB needs its own round trip to be noticed in, and one for each doubling:
+/// 1 + 1 + 2 + 4 + 8 and the rest, which is seven or eight.
+#[test]
+fn a_window_grows_on_a_long_path() {
+    let fixed = TcpConfig { receive_buffer: Some(1 << 20), ..config() };
+    let grows = TcpConfig { largest_receive_buffer: Some(8 << 20), ..fixed.clone() };
+    let (before, _) = on_a_path_of(100_000, &fixed);
+    let (after, asked) = on_a_path_of(100_000, &grows);
+    assert!((1900..2100).contains(&before), "{before}");
+    assert!((600..900).contains(&after), "{after}");
+    assert!(asked > 0);
+}
+
+/// Where a window's bytes take less than 5 ms it stays small: nobody asks, and a receiver that is asked looks at the time.
+#[test]
+fn a_window_stays_small_on_a_short_path() {
+    let grows = TcpConfig { receive_buffer: Some(1 << 20), largest_receive_buffer: Some(8 << 20), ..config() };
+    assert_eq!(on_a_path_of(500, &grows).1, 0);
+    let mut receiver = End::new(TcpReceiver::new(Arc::new(grows)));
+    let mut window = 0;
+    for segment in 0..20_000 {
+        let body =
+            Body::Data { seq: segment * MSS, sent_at: Instant::ZERO, len: MSS as u16, flags: DataFlags::WINDOW_FULL };
+        let packet = Packet::new(TrafficClass::new(0), 1040, body);
+        receiver.feed(Input::Packet(us(4 * segment), packet, SackBlocks::EMPTY));
+        if let Some(Body::Ack { window: field, .. }) = receiver.sent.last().map(|sent| sent.packet.body()) {
+            window = window.max(u64::from(field) * 256);
+        }
+    }
+    assert_eq!(window, 1 << 20);
+}
+
+/// Whoever lies about waiting gets the largest window, and no more.
+#[test]
+fn a_window_grows_to_its_bound() {
+    let grows = TcpConfig { receive_buffer: Some(4096), largest_receive_buffer: Some(10_000), ..config() };
+    let mut receiver = End::new(TcpReceiver::new(Arc::new(grows)));
+    for segment in 0..100 {
+        let body =
+            Body::Data { seq: segment * MSS, sent_at: Instant::ZERO, len: MSS as u16, flags: DataFlags::WINDOW_FULL };
+        let packet = Packet::new(TrafficClass::new(0), 1040, body);
+        receiver.feed(Input::Packet(us(10_000 * segment), packet, SackBlocks::EMPTY));
+    }
+    let fields = receiver.sent.iter().filter_map(|sent| match sent.packet.body() {
+        Body::Ack { window, .. } => Some(u64::from(window) * 256),
+        _ => None,
+    });
+    assert_eq!(fields.max(), Some(10_000 / 256 * 256));
 }
