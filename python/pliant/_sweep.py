@@ -132,7 +132,7 @@ def sweep(
                 from . import dask_sweep
 
                 due = [points[index] for index in plan.due()]
-                dask_sweep.run_points(client, due, folder, identify=identify, progress=shown)
+                dask_sweep.run_points(client, due, folder, identify=identify, progress=shown, say=shown.say)
     finally:
         # What finished is kept, also of a sweep that was interrupted.
         table, rows = plan.write_table()
