@@ -193,7 +193,7 @@ def test_the_command_tells_both_in_a_line_each(cluster, tmp_path):
     cluster.processes.append(swept)
     while not list((tmp_path / "out").glob("points/*/summary.json")):
         assert swept.poll() is None, swept.stderr.read()
-        time.sleep(0.05)
+        os.sched_yield()
     worker.kill()
     assert swept.stderr.readline().startswith("no worker is left; 1 of 2 runs are missing; waiting for workers (Ctrl-C")
     cluster.processes[0].kill()
