@@ -20,7 +20,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak soak-daemon install deb install-c test-c \
+.PHONY: all demo python python-surface torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak soak-daemon install deb install-c test-c \
 	release clean
 
 all: release
@@ -41,7 +41,7 @@ demo: $(QUICK)
 	bench/demo.sh $(QUICK)
 
 ## What CI runs: format, lints, dependencies, documentation, every test, the papers' claims that are quick to hold.
-test: lint deny doc
+test: lint deny doc python-surface
 	cargo test --workspace --locked
 	$(MAKE) reproduce
 
@@ -61,6 +61,12 @@ $(DENY):
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+## The Python package without its compiled module, by the standard library alone: the stub against the Rust sources, imports, and
+## what the guide and the notebooks use. `make python` has the rest.
+python-surface:
+	@if python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2> /dev/null; then python3 -B -S python/tests/surface.py; \
+		else echo "there is no Python 3.10 or newer: the Python package is not compared with its stub"; fi
 
 ## The papers' claims that CI holds, against docs/reproduction.json: by the program that the tests build, as building the
 ## release takes longer than it saves. Of one package alone other features are asked of its dependencies: that would build them again.

@@ -19,7 +19,7 @@ def add(out: Path, point: Point) -> None:
     if not flows.is_file():
         return
     folder = out / FOLDER
-    for key, value in [*point.values.items(), ("seed", str(point.seed))]:
+    for key, value in [*point.named.items(), ("seed", str(point.seed))]:
         folder /= f"{quote(key, safe='.-_')}={quote(value, safe='')}"
     folder.mkdir(parents=True, exist_ok=True)
     place, fresh = folder / _FLOWS, folder / f".{_FLOWS}.{os.getpid()}"

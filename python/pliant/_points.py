@@ -25,6 +25,11 @@ class Point:
     text: str
     """The resolved scenario."""
 
+    @property
+    def named(self) -> dict[str, str]:
+        """The keys that vary and their values, without the seed: that is named for every point."""
+        return {key: value for key, value in self.values.items() if key != "seed"}
+
     @staticmethod
     def of_plan(plan: SweepPlan, index: int) -> Point:
         """Take a point of a plan."""

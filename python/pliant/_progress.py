@@ -50,6 +50,12 @@ class Progress:
             parts.append(f"{left:.0f} s left")
         self._draw(done, ", ".join(parts))
 
+    def say(self, text: str) -> None:
+        """Print a line on stderr, where the bar was: the next progress draws it again below."""
+        if self._drawn and not self._notebook:
+            sys.stderr.write("\r\x1b[K")
+        print(text, file=sys.stderr, flush=True)
+
     def _draw(self, done: float, text: str) -> None:
         self._drawn = True
         if self._notebook:

@@ -57,7 +57,7 @@ class Sweep:
         """Return the flows of all points as a ``pyarrow.dataset.Dataset``, which reads what is asked for."""
         import pyarrow.dataset
 
-        fields = [(key, _type([point.values[key] for point in self.points])) for key in self.points[0].values]
+        fields = [(key, _type([point.values[key] for point in self.points])) for key in self.points[0].named]
         schema = pyarrow.schema([*fields, ("seed", pyarrow.uint64())])
         partitions = pyarrow.dataset.partitioning(schema, flavor="hive")
         return pyarrow.dataset.dataset(self.dataset, format="parquet", partitioning=partitions)
@@ -132,7 +132,7 @@ def sweep(
                 from . import dask_sweep
 
                 due = [points[index] for index in plan.due()]
-                dask_sweep.run_points(client, due, folder, identify=identify, progress=shown)
+                dask_sweep.run_points(client, due, folder, identify=identify, progress=shown, say=shown.say)
     finally:
         # What finished is kept, also of a sweep that was interrupted.
         table, rows = plan.write_table()

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import concurrent.futures
 import json
+import logging
 import os
+import queue
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from distributed import Client, WorkerPlugin, as_completed
+from distributed import Client, Status, WorkerPlugin
 from distributed.scheduler import KilledWorker
 
 from . import _dataset, _pliant
@@ -39,12 +43,42 @@ _TASKS_PER_THREAD = 4
 _TASK_SECONDS, _MOST_POINTS = 0.2, 64
 # Threads that write points to the disk.
 _WRITERS = 8
-# For how long workers are waited for while there are none, in seconds.
+# For how long the first worker is waited for, in seconds.
 _NO_WORKER = 600.0
+# While nothing comes back, the cluster is looked at every so many seconds. No worker at two looks in turn is told.
+_LOOK = 3.0
 # For how long a scheduler may take to answer, in seconds.
 _ANSWER = 10
 
 _Identity = tuple[str, str, str]
+_Say = Callable[[str], object]
+
+
+class ClusterLost(PliantError):
+    """The client was closed, or its scheduler is gone, in the middle of a sweep."""
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _state_of(client: Client) -> str:
+    if client.status in ("running", "connecting"):
+        return f"the scheduler {client.scheduler.address} is gone or was restarted"
+    return f"the client of the cluster is {client.status}"
+
+
+@contextmanager
+def _cluster(client: Client) -> Iterator[None]:
+    """Tell in one line that the cluster is gone: distributed has many errors for it."""
+    try:
+        yield
+    except PliantError:
+        raise
+    except Exception as error:
+        if client.status == "running" and not isinstance(error, OSError):
+            raise
+        raise ClusterLost(_state_of(client)) from None
 
 
 def _resource(identity: _Identity) -> str:
@@ -65,6 +99,10 @@ class IdentityPlugin(WorkerPlugin):  # type: ignore[misc]
         own = await asyncio.to_thread(_pliant.identity)
         if own == self.wanted:
             await worker.set_resources(**{_resource(own): worker.state.nthreads})
+            # The scheduler gives tasks that had no worker to one that begins to run, not to one with a new resource.
+            if worker.status == Status.running:
+                worker.status = Status.paused
+                worker.status = Status.running
 
 
 def _identity() -> _Identity:
@@ -93,7 +131,21 @@ def _run_task(points: list[tuple[str, str]], identify: bool) -> tuple[list[_File
     return files, time.perf_counter() - begun
 
 
-def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
+def _wait_for_a_worker(client: Client, say: _Say) -> None:
+    address = client.scheduler.address
+    for seconds, last in ((2 * _LOOK, False), (_NO_WORKER, True)):
+        try:
+            client.wait_for_workers(1, timeout=seconds)
+            return
+        except (TimeoutError, asyncio.TimeoutError):
+            if client.status != "running":
+                raise
+            if last:
+                raise PliantError(f"no worker came to {address} within {_NO_WORKER:.0f} s") from None
+            say(f"{address} has no worker yet; waiting {_NO_WORKER:.0f} s for one (Ctrl-C stops)")
+
+
+def check_workers(client: Client, say: _Say = _say) -> tuple[_Identity, dict[str, str]]:
     """Return this build's identity, and why each of the cluster's workers that differ is refused.
 
     Raises:
@@ -101,15 +153,7 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
     """
     wanted = _pliant.identity()
     if not client.scheduler_info(n_workers=-1)["workers"]:
-        try:
-            client.wait_for_workers(1, timeout=_NO_WORKER)
-        except (TimeoutError, asyncio.TimeoutError):
-            raise PliantError(f"no worker came to {client.scheduler.address} within {_NO_WORKER:.0f} s") from None
-        except Exception:
-            # What distributed raises for a client that another thread closes is its own mistake.
-            if client.status == "running":
-                raise
-            raise PliantError(_state_of(client)) from None
+        _wait_for_a_worker(client, say)
     # A function of Python's own: a worker without the package has it, too.
     imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
     refused = {
@@ -130,10 +174,6 @@ def check_workers(client: Client) -> tuple[_Identity, dict[str, str]]:
     return wanted, refused
 
 
-def _state_of(client: Client) -> str:
-    return f"the client of the cluster is {client.status}"
-
-
 def _difference(wanted: _Identity, found: _Identity) -> str:
     if found[0] != wanted[0]:
         return f"it has version {found[0]}, this is {wanted[0]}"
@@ -149,12 +189,14 @@ def run_points(
     *,
     identify: bool = False,
     progress: Callable[[float, int, int, int], object] | None = None,
+    say: _Say = _say,
 ) -> None:
     """Run points on a cluster. Each is written as soon as it has run, and then linked into the dataset.
 
-    A point whose worker is lost runs again on another one.
+    A point whose worker is lost runs again on another one. Without any worker it waits, and tells ``say``.
 
     Raises:
+        ClusterLost: The client was closed, or the scheduler is gone.
         PliantError: The client is closed, no worker can run the points, or one took several workers with it.
     """
     if not points:
@@ -163,29 +205,35 @@ def run_points(
         raise PliantError(f"`client` is a distributed.Client, not {client!r}")
     if client.status != "running":
         raise PliantError(_state_of(client))
-    wanted, refused = check_workers(client)
-    for worker, why in sorted(refused.items()):
-        print(f"warning: worker {worker} is refused: {why}", file=sys.stderr)
-    try:
-        client.register_plugin(IdentityPlugin(wanted))
-    except Exception:
-        # A worker without the package cannot read the plugin. It is refused already, and the others have it.
-        if not refused:
-            raise
-    _Work(client, points, out, _resource(wanted), identify).run(progress)
+    with _cluster(client):
+        wanted, refused = check_workers(client, say)
+        for worker, why in sorted(refused.items()):
+            say(f"warning: worker {worker} is refused: {why}")
+        try:
+            client.register_plugin(IdentityPlugin(wanted))
+        except Exception as error:
+            # A worker without the package cannot read the plugin. It is refused already, and the others have it.
+            if not refused or isinstance(error, OSError):
+                raise
+    _Work(client, points, out, _resource(wanted), identify, say).run(progress)
 
 
 class _Work:
     """Points on their way through a cluster."""
 
-    def __init__(self, client: Client, points: list[Point], out: Path, resource: str, identify: bool) -> None:
+    def __init__(
+        self, client: Client, points: list[Point], out: Path, resource: str, identify: bool, say: _Say
+    ) -> None:
         self.client, self.points, self.out, self.resource, self.identify = client, points, out, resource, identify
+        self.say = say
         self.lost = [0] * len(points)
         self.waiting = collections.deque(range(len(points)))
         self.run_name = f"pliant-{time.time_ns():x}"
         self.tasks = 0
         # Points that have run, and the seconds that they took.
         self.ran, self.seconds = 0, 0.0
+        # Points that are written, and at how many looks in turn there was no worker.
+        self.over, self.deserted = 0, 0
 
     def submit(self, indices: list[int]) -> Any:
         points = [(self.points[index].text, self.points[index].label) for index in indices]
@@ -201,47 +249,90 @@ class _Work:
         return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
 
     def run(self, progress: Callable[[float, int, int, int], object] | None) -> None:
-        threads = sum(worker["nthreads"] for worker in self.client.scheduler_info(n_workers=-1)["workers"].values())
+        with _cluster(self.client):
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        threads = max(sum(worker["nthreads"] for worker in workers.values()), 1)
         under_way: dict[Any, list[int]] = {}
-        finished = as_completed(loop=self.client.loop, raise_errors=False)
+        finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def begin(indices: list[int]) -> None:
             future = self.submit(indices)
             under_way[future] = indices
-            finished.add(future)
+            future.add_done_callback(finished.put)
 
-        # Disks take several files at a time.
-        writers = ThreadPoolExecutor(_WRITERS)
+        # Disks take several files at a time. A result is fetched by a thread, as it may wait for a worker.
+        writers, reader = ThreadPoolExecutor(_WRITERS), ThreadPoolExecutor(1)
         try:
-            over = 0
             while self.waiting or under_way:
-                while self.waiting and len(under_way) < _TASKS_PER_THREAD * max(threads, 1):
-                    begin(self.next_task(max(threads, 1)))
-                future = next(finished)
-                indices = under_way.pop(future)
+                while self.waiting and len(under_way) < _TASKS_PER_THREAD * threads:
+                    begin(self.next_task(threads))
+                try:
+                    future = finished.get(timeout=_LOOK)
+                except queue.Empty:
+                    self.look()
+                    continue
+                if self.deserted:
+                    self.look()
+                indices = under_way[future]
                 match self.outcome(indices, future):
                     case "again":
                         # One by one: it shows which of them fails, or takes workers with it.
+                        del under_way[future]
                         for index in indices:
                             begin([index])
                         continue
                     case "later":
-                        under_way[future] = indices
-                        finished.add(future)
+                        future.add_done_callback(finished.put)
                         continue
-                files, seconds = future.result()
+                fetched = reader.submit(future.result)
+                while not concurrent.futures.wait([fetched], _LOOK).done:
+                    self.look()
+                if fetched.exception() is not None and future.status != "finished":
+                    # Its worker was lost before the result was here.
+                    finished.put(future)
+                    continue
+                with _cluster(self.client):
+                    files, seconds = fetched.result()
+                del under_way[future]
                 self.ran, self.seconds = self.ran + len(indices), self.seconds + seconds
                 placed = [writers.submit(self.place, *placing) for placing in zip(indices, files, strict=True)]
                 for point in placed:
                     point.result()
-                    over += 1
+                    self.over += 1
                     if progress is not None:
-                        progress(over / len(self.points), over, len(self.points), 0)
+                        progress(self.over / len(self.points), self.over, len(self.points), 0)
         finally:
-            writers.shutdown()
             # Of an interrupt or a failure: nobody waits for these any more.
             if under_way and self.client.status == "running":
                 self.client.cancel(list(under_way), force=True)
+            reader.shutdown()
+            writers.shutdown()
+
+    def missing(self) -> str:
+        """Return how many points are not written yet."""
+        return f"{len(self.points) - self.over} of {len(self.points)} runs are missing"
+
+    def gone(self) -> ClusterLost:
+        """Return the error for a cluster that is no more."""
+        return ClusterLost(f"{_state_of(self.client)}; {self.missing()}, and the results so far are kept")
+
+    def look(self) -> None:
+        """Say once that no worker is left, and once that there is one again; raise if the cluster is gone."""
+        if self.client.status != "running":
+            raise self.gone()
+        with _cluster(self.client):
+            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        able = sum(self.resource in worker["resources"] for worker in workers)
+        if able:
+            if self.deserted > 1:
+                self.say(f"there are workers again: {able}")
+            self.deserted = 0
+            return
+        self.deserted += 1
+        if self.deserted == 2:
+            others = f" but {len(workers)} that cannot run them" if workers else ""
+            waits = "waiting for workers (Ctrl-C stops; the results so far are kept)"
+            self.say(f"no worker is left{others}; {self.missing()}; {waits}")
 
     def place(self, index: int, files: _Files) -> None:
         """Write a point's folder, whole or not at all, and link it into the dataset."""
@@ -258,9 +349,7 @@ class _Work:
             return "later"
         point = self.points[indices[0]].folder.name
         if future.status == "cancelled":
-            if self.client.status != "running":
-                raise PliantError(f"{point}: {_state_of(self.client)}")
-            raise PliantError(f"{point}: the cluster gave it up: its scheduler was lost or restarted")
+            raise self.gone()
         if len(indices) > 1:
             return "again"
         error = future.exception()
@@ -291,6 +380,8 @@ def _check_address(address: str) -> None:
 def main() -> int:
     """Run what ``pliant sweep --dask`` asks for on its standard input; return the exit code."""
     asked = json.load(sys.stdin)
+    # What distributed logs of a lost cluster, with where in its code, is said in one line.
+    logging.disable()
     try:
         own = _pliant.identity()
         if [own[0], own[1]] != asked["identity"]:
@@ -302,11 +393,12 @@ def main() -> int:
         _check_address(asked["address"])
         client = Client(asked["address"], timeout=_ANSWER, set_as_default=False)
         with client, Progress(False if asked["quiet"] else None) as shown:
-            run_points(client, points, Path(asked["out"]), identify=asked["identify"], progress=shown)
+            out = Path(asked["out"])
+            run_points(client, points, out, identify=asked["identify"], progress=shown, say=shown.say)
     except PliantError as error:
         # The command says it as its own error.
         print(" ".join(str(error).split()))
-        return 2
+        return 1 if isinstance(error, ClusterLost) else 2
     except KeyboardInterrupt:
         print("interrupted; what finished is kept", file=sys.stderr)
         return 130

@@ -9,6 +9,7 @@ import pytest
 import pliant
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(os.environ.get("PLIANT_COMMAND", ROOT / "target/quick/pliant"))
 matplotlib.use("agg")
 
 # Three hosts, two groups, every law of a plain run, in milliseconds.
@@ -38,12 +39,11 @@ def small() -> pliant.Scenario:
 @pytest.fixture(scope="session")
 def command():
     """Run the command line; `make python` builds it."""
-    program = Path(os.environ.get("PLIANT_COMMAND", ROOT / "target/quick/pliant"))
-    assert program.is_file(), f"there is no {program}: `make python` builds it, PLIANT_COMMAND names another"
+    assert PROGRAM.is_file(), f"there is no {PROGRAM}: `make python` builds it, PLIANT_COMMAND names another"
 
     def run(*words, check=True, env=None):
         done = subprocess.run(
-            [str(program), *map(str, words)],
+            [str(PROGRAM), *map(str, words)],
             capture_output=True,
             text=True,
             env={**os.environ, **(env or {})},

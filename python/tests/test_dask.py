@@ -14,6 +14,7 @@ import pytest
 from distributed import Client
 
 import pliant
+from conftest import PROGRAM, SMALL
 from pliant import _pliant, dask_sweep
 from test_sweep import VARY, contents
 
@@ -101,6 +102,108 @@ def test_two_of_four_workers_killed_and_the_results_are_the_local_ones(cluster, 
     assert len(local) == 24
 
 
+def test_a_sweep_that_loses_every_worker_says_so_and_waits_for_others(cluster, scenario, tmp_path):
+    workers, said = [cluster.worker()], []
+    pliant.sweep(scenario, vary=VARY, seeds=2, out=tmp_path / "local")
+
+    def kill(done, over, runs, packet_hops):
+        if over == 3:
+            workers.pop().kill()
+
+    def say(text):
+        said.append(text)
+        if "no worker is left" in text:
+            cluster.worker()
+
+    plan = _pliant.SweepPlan(scenario, VARY, 2, tmp_path / "out", 1)
+    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=TIMEOUT)
+        dask_sweep.run_points(client, points, tmp_path / "out", progress=kill, say=say)
+    plan.write_table()
+    left, again = said
+    assert left.startswith("no worker is left; 5 of 8 runs are missing; waiting for workers")
+    assert again == "there are workers again: 1"
+    assert contents(tmp_path / "out") == contents(tmp_path / "local")
+
+
+def test_workers_that_cannot_run_the_points_are_none(cluster, scenario, tmp_path):
+    """The only worker that can is lost, and one of other sources stays."""
+    workers, said = [cluster.worker()], []
+    cluster.worker(env=differing(tmp_path, 1))
+
+    def say(text):
+        said.append(text)
+        if "no worker is left" in text:
+            cluster.worker()
+
+    plan = _pliant.SweepPlan(scenario, VARY, 2, tmp_path / "out", 1)
+    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=TIMEOUT)
+        dask_sweep.run_points(
+            client, points, tmp_path / "out", progress=lambda *_: workers and workers.pop().kill(), say=say
+        )
+    refused, left, again = said
+    assert "is refused" in refused and again == "there are workers again: 1"
+    assert left.startswith("no worker is left but 1 that cannot run them; 7 of 8 runs are missing")
+
+
+def test_the_first_worker_is_waited_for_with_a_word(cluster, scenario):
+    said = []
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        dask_sweep.check_workers(client, lambda text: (said.append(text), cluster.worker()))
+    assert said == [f"{cluster.address} has no worker yet; waiting 600 s for one (Ctrl-C stops)"]
+
+
+def test_a_scheduler_that_goes_away_ends_the_sweep_and_what_finished_is_kept(cluster, scenario, tmp_path):
+    cluster.worker()
+
+    def kill(done, over, runs, packet_hops):
+        if over == 3:
+            cluster.processes[0].kill()
+
+    plan = _pliant.SweepPlan(scenario, VARY, 4, tmp_path / "out", 1)
+    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        with pytest.raises(dask_sweep.ClusterLost) as raised:
+            dask_sweep.run_points(client, points, tmp_path / "out", progress=kill)
+    missing = len(plan.due())
+    assert 0 < missing <= 13
+    told = (
+        f"{cluster.address} is gone or was restarted; {missing} of 16 runs are missing, and the results so far are kept"
+    )
+    assert str(raised.value) == f"the scheduler {told}"
+
+
+def test_the_command_tells_both_in_a_line_each(cluster, tmp_path):
+    """No worker, then no scheduler, in the middle of a sweep whose second point takes minutes."""
+    worker = cluster.worker()
+    file = tmp_path / "small.toml"
+    search = {**SMALL["traffic"]["search"], "load": 0.05}
+    file.write_text(pliant.Scenario.from_dict({**SMALL, "traffic": {"search": search}}, "small").to_toml())
+    words = ["sweep", file, "--vary", "duration=1ms,200s", "--dask", cluster.address, "--out", tmp_path / "out"]
+    swept = subprocess.Popen(
+        [str(PROGRAM), *map(str, words)],
+        env={**os.environ, "PLIANT_PYTHON": sys.executable},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    cluster.processes.append(swept)
+    while not list((tmp_path / "out").glob("points/*/summary.json")):
+        assert swept.poll() is None, swept.stderr.read()
+        os.sched_yield()
+    worker.kill()
+    assert swept.stderr.readline().startswith("no worker is left; 1 of 2 runs are missing; waiting for workers (Ctrl-C")
+    cluster.processes[0].kill()
+    rest, _ = swept.communicate(timeout=TIMEOUT)[::-1]
+    told = "is gone or was restarted; 1 of 2 runs are missing, and the results so far are kept"
+    assert rest == f"error: --dask: the scheduler {cluster.address} {told}\n"
+    assert swept.returncode == 1
+    assert len(list((tmp_path / "out").glob("points/*/summary.json"))) == 1
+
+
 def test_a_sweep_goes_on_where_it_was_here_or_there(cluster, scenario, tmp_path):
     """Points of a cluster are not run again on this machine, and the other way round."""
     cluster.worker()
@@ -156,10 +259,9 @@ def lacking(folder, package):
     return hidden
 
 
-@pytest.mark.parametrize("change", [0, 1, 2])
-def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change):
-    """Another version, other sources, other arithmetic: refused with the reason, while its neighbour does all."""
-    other = tmp_path / "other"
+def differing(folder, change):
+    """An environment in which one part of the package's identity is another."""
+    other = folder / "other"
     other.mkdir()
     (other / "sitecustomize.py").write_text(
         "import pliant._pliant as module\n"
@@ -167,8 +269,14 @@ def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change)
         f"found[{change}] = 'other'\n"
         "module.identity = lambda: tuple(found)\n"
     )
+    return first_on_path(other)
+
+
+@pytest.mark.parametrize("change", [0, 1, 2])
+def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change):
+    """Another version, other sources, other arithmetic: refused with the reason, while its neighbour does all."""
     cluster.worker()
-    cluster.worker(env=first_on_path(other))
+    cluster.worker(env=differing(tmp_path, change))
     with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=TIMEOUT)
         identity, refused = dask_sweep.check_workers(client)

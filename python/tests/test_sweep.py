@@ -38,6 +38,17 @@ def test_the_command_has_the_same_folder_and_goes_on_in_it(command, small, tmp_p
     assert (tmp_path / "command/points").stat().st_mtime_ns == written, "nothing ran"
 
 
+def test_a_sweep_over_seeds_names_each_once(small, tmp_path):
+    swept = pliant.sweep(small, vary={"search.load": [0.2], "seed": [3, 5]}, out=tmp_path)
+    folders = [f"search.load=0.2/seed={seed}" for seed in (3, 5)]
+    assert [point.folder.name for point in swept.points] == [folder.replace("/", ",") for folder in folders]
+    assert all((swept.dataset / folder / "flows.parquet").is_file() for folder in folders)
+    assert set(swept.flows().to_table().column("seed").to_pylist()) == {3, 5}
+    assert list(swept.to_pandas().columns)[:3] == ["search.load", "seed", "digest"]
+    with pytest.raises(pliant.PliantError, match="each point has a seed of its own"):
+        pliant.sweep(small, vary={"seed": [3, 5]}, seeds=2)
+
+
 def test_the_dataset_has_the_flows_of_every_point(small):
     swept = pliant.sweep(small, vary=VARY, seeds=2)
     flows = swept.flows().to_table().to_pandas()

@@ -84,7 +84,7 @@ fn a_full_disk_is_told_by_the_folder_that_was_asked_for() {
     for (command, more, named) in [
         ("run", &[][..], of("run")),
         ("compare", &["--vary", "seed=1,2"], of("compare")),
-        ("sweep", &["--vary", "seed=1,2", "--jobs", "1"], format!("{}/points/seed=1,seed=1", of("sweep"))),
+        ("sweep", &["--vary", "seed=1,2", "--jobs", "1"], format!("{}/points/seed=1", of("sweep"))),
     ] {
         // A few kilobytes: the scenario has room, the flows have none.
         let mut limited = limited("-f 4");
@@ -450,6 +450,37 @@ fn a_variant_runs_by_itself() {
     );
 }
 
+/// A sweep over seeds names each point once, by its seed, in its folder and in the table; another number of seeds, or one seed in
+/// two forms, is refused.
+#[test]
+fn seeds_are_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("sweep");
+    let sweep = |vary: &[&str]| pliant(&[&["sweep"], &SHORT[..], vary, &["--out", out.to_str().unwrap()]].concat());
+    let vary = ["--vary", "seed=3,5", "--vary", "search.load=0.2,0.3"];
+    let output = sweep(&vary);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut points: Vec<_> =
+        fs::read_dir(out.join("points")).unwrap().map(|point| point.unwrap().file_name()).collect();
+    points.sort();
+    assert_eq!(
+        points,
+        [0.2, 0.3].map(|load| [3, 5].map(|seed| format!("search.load={load},seed={seed}"))).concat()[..]
+    );
+    let table = fs::read_to_string(out.join("sweep.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').take(2).collect()).collect();
+    assert!(table.starts_with("search.load,seed,digest,"), "{table}");
+    assert!(rows[1..].iter().all(|row| ["0.2", "0.3"].contains(&row[0]) && ["3", "5"].contains(&row[1])), "{table}");
+    for (more, why) in [
+        (&["--vary", "seed=3,5", "--seeds", "2"][..], "--seeds 2: each point has a seed of its own by --vary seed"),
+        (&["--vary", "seed=3,0x3"], "--vary seed: 3 is given twice"),
+    ] {
+        let refused = sweep(more);
+        let told = stderr(&refused);
+        assert!(refused.status.code() == Some(2) && told.contains(why) && told.lines().count() == 1, "{told}");
+    }
+}
+
 /// A grid of other points in the same folder would leave those there out of the table: it is refused until that is asked for.
 #[test]
 fn another_grid_does_not_replace_a_table() {
@@ -462,7 +493,7 @@ fn another_grid_does_not_replace_a_table() {
     let table = fs::read_to_string(folder.path().join("sweep.csv")).unwrap();
     let refused = seeds("2,3", &[]);
     let told = stderr(&refused);
-    assert!(refused.status.code() == Some(2) && told.contains("another grid, such as seed=1,seed=1"), "{told}");
+    assert!(refused.status.code() == Some(2) && told.contains("another grid, such as seed=1:"), "{told}");
     assert_eq!(fs::read_to_string(folder.path().join("sweep.csv")).unwrap(), table);
     assert!(stdout(&seeds("2,3", &["--force"])).starts_with("2 of 2 points finished (1 now, 1 before)"));
     assert!(

@@ -163,6 +163,69 @@ fn programs_fetch_by_http() {
     });
 }
 
+/// HEAD has the status and the headers of GET, by name, by hash, in part and of a folder's file, and fetches nothing: the cache
+/// stays empty.
+#[test]
+fn a_head_fetches_nothing() {
+    block_on(async {
+        let site = Site::new();
+        let more = "cache_limit = \"12MiB\"\n";
+        let [one, two, near] = site.three(&[("model.bin", 5 * MB + 7), ("empty", 0), ("large", 13 * MB)], more).await;
+        write_folder(&site.path("models"));
+        let folder = format!("[objects.folders.models]\npath = {:?}\n", site.path("models"));
+        let third = site.daemon("three", &[], &folder).await;
+        while third.status().objects.unwrap().folders[0].hash.is_none() {
+            tokio::task::yield_now().await;
+        }
+        let far = site.daemon("far", &[third.objects().unwrap()], "").await;
+        let (head, _) = ask(near.doors()[0], "HEAD /objects/model.bin HTTP/1.1").await;
+        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+        let hash = tag.trim_matches('"').to_owned();
+        let asked = [
+            (&near, "model.bin".to_owned(), ""),
+            (&near, hash.clone(), ""),
+            (&near, hash.clone(), "\r\nRange: bytes=4000000-4000009"),
+            (&near, hash.clone(), "\r\nRange: bytes=99999999-"),
+            (&near, "empty".to_owned(), ""),
+            (&near, "large".to_owned(), ""),
+            (&near, "nothing".to_owned(), ""),
+            (&near, "0".repeat(64), ""),
+            (&far, "models/sub/deep.bin".to_owned(), ""),
+            (&far, "models/latest".to_owned(), "\r\nRange: bytes=-5"),
+            (&far, "models/none".to_owned(), ""),
+        ];
+        let tagged = format!("\r\nIf-None-Match: {tag}");
+        let all: Vec<_> = asked.into_iter().chain([(&near, hash.clone(), &tagged[..])]).collect();
+        let answers = async |method: &str| {
+            let mut heads = Vec::new();
+            for (daemon, path, more) in &all {
+                let (head, body) = ask(daemon.doors()[0], &format!("{method} /objects/{path} HTTP/1.1{more}")).await;
+                assert!(method == "GET" || body.is_empty(), "{path}");
+                heads.push(head.lines().filter(|line| !line.starts_with("date: ")).collect::<Vec<_>>().join("\n"));
+            }
+            heads
+        };
+        let heads = answers("HEAD").await;
+        let statuses: Vec<&str> = heads.iter().map(|head| &head[9..12]).collect();
+        let expected = ["200", "200", "206", "416", "200", "507", "404", "404", "200", "206", "404", "304"];
+        assert_eq!(statuses, expected);
+        for (daemon, name) in [(&near, "near"), (&far, "far")] {
+            let status = daemon.status().objects.unwrap();
+            let cached = std::fs::read_dir(site.path(&format!("{name}-cache"))).unwrap().count();
+            assert_eq!((status.files, status.fetches, cached), (0, 0, 0), "{name}");
+        }
+        for (head, (get, (_, path, more))) in heads.iter().zip(answers("GET").await.iter().zip(&all)) {
+            // The lengths of texts that say why differ by what they say.
+            let of_file = |head: &str| {
+                let text = head.contains("text/plain");
+                head.lines().filter(|line| !text || !line.starts_with("content-length")).collect::<Vec<_>>().join("\n")
+            };
+            assert_eq!(of_file(head), of_file(get), "{path}{more}");
+        }
+        drop((one, two, third));
+    });
+}
+
 /// A request is answered with this status, and a text that has `why` in it.
 async fn check_answer(door: SocketAddr, request: &str, status: &str, why: &str) {
     let (head, body) = ask(door, request).await;
@@ -583,9 +646,15 @@ fn a_blob_is_verified_once() {
         let request = format!("/v2/team/app/blobs/sha256:{layer} HTTP/1.1");
         let head = async || {
             let (head, _) = ask(near.doors()[0], &format!("HEAD {request}")).await;
-            assert!(head.starts_with("http/1.1 200"), "{head}");
+            assert!(
+                head.starts_with("http/1.1 200") && head.contains(&format!("content-length: {}", all.len())),
+                "{head}"
+            );
         };
         head().await;
+        assert_eq!(near.status().objects.unwrap().files, 0, "it is not fetched for that");
+        let (_, first) = ask(near.doors()[0], &format!("GET {request}\r\nRange: bytes=0-0")).await;
+        assert_eq!(first, all[..1]);
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let before = tasks();
         for _ in 0..100 {

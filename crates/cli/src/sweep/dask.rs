@@ -80,6 +80,7 @@ pub(super) fn run(cluster: &Cluster<'_>, due: &[&Point], interrupt: &AtomicBool)
         return Ok(());
     }
     match (status.code(), why.trim()) {
+        (Some(1), why) if !why.is_empty() => Err(CliError::Machine(format!("--dask: {why}"))),
         (Some(2), why) if !why.is_empty() => Err(CliError::User(format!("--dask: {why}"))),
         _ => Err(CliError::Machine(format!("--dask: {python} -m {MODULE} ended with {status}"))),
     }

@@ -126,6 +126,10 @@ impl SweepRequest<'_> {
     /// Every point, checked: nothing has to be refused any more when the first one runs. What is odd about them is said
     /// on stderr.
     pub fn points(&self) -> Result<Vec<Point>, CliError> {
+        if self.seeds > 1 && self.axes.iter().any(|axis| axis.key == plan::SEED) {
+            let why = "each point has a seed of its own by --vary seed, and no others";
+            return Err(CliError::User(format!("--seeds {}: {why}", self.seeds)));
+        }
         let count = grid::count(self.axes).saturating_mul(self.seeds);
         plan::refuse_too_many(count)?;
         let choices = grid::choices(self.axes);
@@ -139,6 +143,7 @@ impl SweepRequest<'_> {
         let planners = rayon::current_num_threads().min(self.jobs.unwrap_or(usize::MAX));
         let plan = || plan::points(self.scenario, self.variants, &choices, self.seeds, self.out, &fits);
         let points = with_jobs(Some(planners), plan)??;
+        plan::refuse_twice(&points)?;
         if !self.force {
             plan::refuse_another_grid(&points, self.out)?;
         }

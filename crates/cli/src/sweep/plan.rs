@@ -18,6 +18,8 @@ use crate::memory::refuse_too_little;
 
 /// The axis of a file's variants.
 pub(super) const VARIANT: &str = "variant";
+/// The axis that gives each point its seed.
+pub(super) const SEED: &str = "seed";
 /// Folder of the points within that of the results.
 const POINTS: &str = "points";
 /// Largest seed of a scenario.
@@ -107,6 +109,15 @@ fn of_seeds(
     (first..end).map(of_seed).collect()
 }
 
+/// Refuses a grid with one point twice: a seed that is written in two ways.
+pub(super) fn refuse_twice(points: &[Point]) -> Result<(), CliError> {
+    let mut seen = BTreeSet::new();
+    match points.iter().find(|point| !seen.insert(&point.folder)) {
+        Some(Point { seed, .. }) => Err(CliError::User(format!("--vary {SEED}: {seed} is given twice"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a folder with points that are not of this sweep: its table would lose them.
 pub(super) fn refuse_another_grid(points: &[Point], out: &Path) -> Result<(), CliError> {
     let own: BTreeSet<_> = points.iter().filter_map(|point| point.folder.file_name()).collect();
@@ -155,9 +166,10 @@ impl Point {
     }
 }
 
-/// A folder's name made of a choice; where characters had to give way, a hash keeps it distinct.
+/// A folder's name made of a choice; where characters had to give way, a hash keeps it distinct. The seed stands at its end.
 fn folder_name(choice: &Choice, seed: u64) -> String {
-    let label = grid::label(choice).replace(' ', ",");
+    let named: Choice = choice.iter().filter(|(key, _)| key != SEED).cloned().collect();
+    let label = grid::label(&named).replace(' ', ",");
     let harmless = |c: char| if c.is_ascii_alphanumeric() || "-_=.,".contains(c) { c } else { '_' };
     let mut name: String = label.chars().map(harmless).take(120).collect();
     if name != label {

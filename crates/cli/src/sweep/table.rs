@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::plan::Point;
+use super::plan::{Point, SEED};
 use crate::error::CliError;
 use crate::grid::Axis;
 
@@ -44,14 +44,16 @@ const STATISTICS: &[(&str, &str)] = &[
 /// The table of all finished points as CSV, and its number of rows.
 pub(super) fn table(axes: &[Axis], points: &[Point]) -> Result<(String, usize), CliError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let keys = axes.iter().map(|axis| axis.key.as_str());
+    // The seed has a column of its own.
+    let keys = axes.iter().map(|axis| axis.key.as_str()).filter(|key| *key != SEED);
     let fixed = ["seed", "digest", "group", "transport", "flow_size"];
     let columns = keys.chain(fixed).chain(STATISTICS.iter().map(|(name, _)| *name));
     writer.write_record(columns).map_err(machine)?;
     let mut rows = 0;
     for point in points.iter().filter(|point| point.is_finished()) {
         let Some(summary) = point.summary() else { continue };
-        let values: Vec<String> = point.choice.iter().map(|(_, value)| value.clone()).collect();
+        let named = point.choice.iter().filter(|(key, _)| key != SEED);
+        let values: Vec<String> = named.map(|(_, value)| value.clone()).collect();
         for group in summary["groups"].as_array().into_iter().flatten() {
             for (size, statistics) in by_size(group) {
                 let fixed = [

@@ -43,6 +43,10 @@ impl Cache {
         &self.folder
     }
 
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Notes a request for a file, which need not be in this folder.
     pub(super) fn note_use(&self, path: &Path) {
         if path.parent() == Some(&self.folder) {

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use super::asker::Asker;
 use super::image::tags;
 use super::name::{self, AskedInFolder, AskedPath};
-use super::response::{FileBody, TOO_MANY, give, text};
+use super::response::{FileBody, TOO_MANY, give, head, text};
 use super::{NoFile, Objects, registry};
 use crate::this_host::names_this_host;
 
@@ -66,8 +66,12 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>, aske
     match name::read(request.uri().path()) {
         None => text(StatusCode::NOT_FOUND, format!("files are at {}NAME, {0}HASH and {0}FOLDER/PATH\n", name::FOLDER)),
         Some(AskedPath::List) => list(&objects),
+        Some(AskedPath::File(file)) if head_only => match objects.describe(&file, asker).await {
+            Ok(found) => head(&found, request.headers()).0,
+            Err(why) => refuse(&text_of(&file), why),
+        },
         Some(AskedPath::File(file)) => match objects.open(&file, asker).await {
-            Ok(found) => give(&objects, found, request.headers(), head_only, asker).await,
+            Ok(found) => give(&objects, found, request.headers(), asker).await,
             Err(why) => refuse(&text_of(&file), why),
         },
         Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, (&objects, asker)).await,
@@ -99,12 +103,19 @@ async fn in_folder(
             (format!("{}{end}", encoded(name.as_encoded_bytes())), format!("{}{end}", name.to_string_lossy()))
         })),
         Some(InFolder::File(file)) if !asked.is_folder => {
-            match objects.open(&FileSelector::Hash(file.hash), asker).await {
-                Ok(found) => {
-                    if !head_only {
+            let given = if head_only {
+                objects.describe_listed(&file).map(|found| head(&found, request.headers()).0)
+            } else {
+                match objects.open(&FileSelector::Hash(file.hash), asker).await {
+                    Ok(found) => {
                         objects.fetch_next(&asked.folder, &index, &asked.path, asker).await;
+                        Ok(give(objects, found, request.headers(), asker).await)
                     }
-                    let mut response = give(objects, found, request.headers(), head_only, asker).await;
+                    Err(why) => Err(why),
+                }
+            };
+            match given {
+                Ok(mut response) => {
                     if let Some(modified) = http_date(file.modified) {
                         response.headers_mut().insert(header::LAST_MODIFIED, modified);
                     }

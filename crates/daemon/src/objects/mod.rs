@@ -31,8 +31,8 @@ use pliant_mirror::{HttpMirror, MirrorUrl, S3Access};
 use pliant_net::connection::{KeyUpdates, Keys};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    self, FileSelector, FolderIndex, Hash, HeldFile, Limits, Mirror, Offer, OfferedFiles, Settings, Target,
-    TransferError, WantedFile,
+    self, FileSelector, FolderFile, FolderIndex, Hash, HeldFile, Limits, Mirror, Offer, Offered, OfferedFiles,
+    Settings, Target, TransferError, WantedFile,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
@@ -228,13 +228,45 @@ impl Objects {
         places.take(asker.origin(&self.askers).await).ok_or(NoFile::Busy)
     }
 
-    /// The requested file, begun at least. Fetches it if it is not here.
-    async fn open(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Arc<HeldFile>, NoFile> {
-        let said = match file {
+    /// The requested file, by its hash if the configuration gives that.
+    fn said(&self, file: &FileSelector) -> FileSelector {
+        match file {
             FileSelector::Name(name) => self.config.hashes.get(name).copied().map(FileSelector::Hash),
             FileSelector::Hash(_) | FileSelector::Only => None,
-        };
-        let file = said.as_ref().unwrap_or(file);
+        }
+        .unwrap_or_else(|| file.clone())
+    }
+
+    /// What the requested file is, from here or as its sources say. Nothing of it is fetched.
+    async fn describe(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Offered, NoFile> {
+        let file = self.said(file);
+        if let Ok(here) = self.files.find(&file) {
+            return Ok(here.offered().clone());
+        }
+        self.require_someone_to_ask(&file)?;
+        let place = self.place(&self.asking, asker).await?;
+        let this = self.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            this.ask_now(&file)
+        });
+        asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
+    }
+
+    /// What a file of a folder is, as the folder's listing says.
+    fn describe_listed(&self, file: &FolderFile) -> Result<Offered, NoFile> {
+        if let Ok(here) = self.files.find(&FileSelector::Hash(file.hash)) {
+            return Ok(here.offered().clone());
+        }
+        if file.bytes > self.cache.limit() {
+            return Err(NoFile::TooLarge(format!("it has {} bytes", file.bytes)));
+        }
+        Ok(Offered { bytes: file.bytes, hash: file.hash, name: String::new() })
+    }
+
+    /// The requested file, begun at least. Fetches it if it is not here.
+    async fn open(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Arc<HeldFile>, NoFile> {
+        let file = &self.said(file);
         loop {
             if let Ok(here) = self.files.find(file) {
                 self.cache.note_use(here.path());
@@ -319,17 +351,22 @@ impl Objects {
     /// Begins to fetch a file, unless a fetch is running.
     async fn fetch(self: &Arc<Self>, file: &FileSelector, asker: &Asker) -> Result<Fetch, NoFile> {
         let key = key_of(file).ok_or_else(|| NoFile::Unknown("which file is not said".to_owned()))?;
-        let by_mirrors = matches!(file, FileSelector::Hash(hash) if self.name_of(*hash).is_some());
-        if self.config.sources.is_empty() && (self.mirrors.is_empty() || !by_mirrors) {
-            return Err(NoFile::Unknown(
-                "it is not here, and there are no sources that could say what it is".to_owned(),
-            ));
-        }
+        self.require_someone_to_ask(file)?;
         if let Some(fetch) = lock(&self.fetches).get(&key) {
             return Ok(fetch.clone());
         }
         let place = self.place(&self.fetching, asker).await?;
         Ok(self.begin(key, file, place))
+    }
+
+    /// Refuses a file that is not here, if there is no source, and no mirror that has a name for it.
+    fn require_someone_to_ask(&self, file: &FileSelector) -> Result<(), NoFile> {
+        let by_mirrors = matches!(file, FileSelector::Hash(hash) if self.name_of(*hash).is_some());
+        if self.config.sources.is_empty() && (self.mirrors.is_empty() || !by_mirrors) {
+            let why = "it is not here, and there are no sources that could say what it is";
+            return Err(NoFile::Unknown(why.to_owned()));
+        }
+        Ok(())
     }
 
     /// Begins to fetch a file in this place, unless somebody has begun it meanwhile.
@@ -356,17 +393,32 @@ impl Objects {
         self.config.hashes.iter().find(|(_, said)| **said == hash).map(|(name, _)| name.clone())
     }
 
-    fn fetch_now(&self, file: &FileSelector) -> Result<(), NoFile> {
+    /// A file as sources and mirrors are asked for it.
+    fn wanted(&self, file: &FileSelector) -> WantedFile {
         let (hash, name) = match file {
             FileSelector::Hash(hash) => (Some(*hash), self.name_of(*hash)),
             FileSelector::Name(name) => (None, Some(name.clone())),
             FileSelector::Only => (None, None),
         };
+        WantedFile { hash, name, mirrors: self.mirrors.clone(), ..WantedFile::default() }
+    }
+
+    fn ask_now(&self, file: &FileSelector) -> Result<Offered, NoFile> {
         let sources = self.sources();
-        let (peers, mirrors, offered_in) = (sources.clone(), self.mirrors.clone(), Some(self.files.clone()));
+        let mut settings = lock(&self.settings).clone();
+        settings.limits = Limits { max_bytes: self.cache.limit(), ..Limits::default() };
+        let asked = self.absent.without(Instant::now(), &sources);
+        let asked = transfer::ask(&asked, self.wanted(file), &settings, &self.stop)?;
+        self.absent.note(Instant::now(), asked.elapsed, &asked.sources);
+        Ok(Offered { bytes: asked.bytes, hash: asked.hash, name: asked.name })
+    }
+
+    fn fetch_now(&self, file: &FileSelector) -> Result<(), NoFile> {
+        let (sources, wanted) = (self.sources(), self.wanted(file));
+        let (peers, offered_in) = (sources.clone(), Some(self.files.clone()));
         // Else its sources would choose which name it has here, and who asks for that name next would get it without a vote.
-        let kept_as = hash.map(|hash| name.clone().unwrap_or_else(|| hash.to_string()));
-        let wanted = WantedFile { hash, name, kept_as, peers, mirrors, offered_in, ..WantedFile::default() };
+        let kept_as = wanted.hash.map(|hash| wanted.name.clone().unwrap_or_else(|| hash.to_string()));
+        let wanted = WantedFile { kept_as, peers, offered_in, ..wanted };
         let target = Target::Directory(self.cache.folder().to_owned());
         let room = self.cache.make_room(0, &self.files);
         let mut settings = lock(&self.settings).clone();

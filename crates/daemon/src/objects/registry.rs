@@ -17,7 +17,7 @@ use super::asker::Asker;
 use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
 use super::image::name::{self, AskedPart, NameError};
 use super::image::sha256::Sha256;
-use super::response::{FileBody, TOO_MANY, full, give};
+use super::response::{FileBody, TOO_MANY, full, give, head};
 use super::{NoFile, Objects};
 use crate::mutex::lock;
 
@@ -138,7 +138,8 @@ async fn manifest(
     (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Result<Response<FileBody>, Refusal> {
     let refuse = |why: &str| Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why);
-    let file = open(digest, (objects, asker)).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
+    let name = FileSelector::Name(digest.to_owned());
+    let file = objects.open(&name, asker).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
     if file.offered().bytes > MAX_MANIFEST_BYTES {
         return Err(refuse("it is larger than 4 MiB: it is no manifest"));
     }
@@ -153,33 +154,37 @@ async fn manifest(
         return Err(refuse("what the sources agree on has another digest"));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
-    let mut response = give(objects, file, &HeaderMap::new(), head_only, asker).await;
+    let headers = HeaderMap::new();
+    let mut response =
+        if head_only { head(file.offered(), &headers).0 } else { give(objects, file, &headers, asker).await };
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
 }
 
-/// A blob while it arrives. The client verifies it, as this registry does once it is complete.
+/// A blob while it arrives. The client verifies it, as this registry does once it is complete. Without its content its sources
+/// say what it is.
 async fn blob(
     digest: &str,
     headers: &HeaderMap,
     head_only: bool,
     (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Result<Response<FileBody>, Refusal> {
-    let file = open(digest, (objects, asker)).await.map_err(|why| Refusal::of_file(why, "BLOB_UNKNOWN"))?;
-    let mut verifying = verifying(&file, digest, objects);
-    if file.is_whole() && !verifying.wait_for(Option::is_some).await.is_ok_and(|right| *right == Some(true)) {
-        let why = "what the sources agree on has another digest";
-        return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
-    }
-    let mut response = give(objects, file, headers, head_only, asker).await;
+    let refuse = |why| Refusal::of_file(why, "BLOB_UNKNOWN");
+    let name = FileSelector::Name(digest.to_owned());
+    let mut response = if head_only && objects.files.find(&name).is_err() {
+        head(&objects.describe(&name, asker).await.map_err(refuse)?, headers).0
+    } else {
+        let file = objects.open(&name, asker).await.map_err(refuse)?;
+        let mut verifying = verifying(&file, digest, objects);
+        if file.is_whole() && !verifying.wait_for(Option::is_some).await.is_ok_and(|right| *right == Some(true)) {
+            let why = "what the sources agree on has another digest";
+            return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
+        }
+        if head_only { head(file.offered(), headers).0 } else { give(objects, file, headers, asker).await }
+    };
     say_digest(&mut response, digest);
     Ok(response)
-}
-
-/// The file with this name.
-async fn open(digest: &str, (objects, asker): (&Arc<Objects>, &Asker)) -> Result<Arc<HeldFile>, NoFile> {
-    objects.open(&FileSelector::Name(digest.to_owned()), asker).await
 }
 
 fn say_digest(response: &mut Response<FileBody>, digest: &str) {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use pliant_net::transfer::HeldFile;
+use pliant_net::transfer::{HeldFile, Offered};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::Objects;
@@ -72,10 +72,19 @@ pub(super) async fn give(
     objects: &Arc<Objects>,
     file: Arc<HeldFile>,
     headers: &HeaderMap,
-    head_only: bool,
     asker: &Asker,
 ) -> Response<FileBody> {
-    let (bytes, tag) = (file.offered().bytes, format!("\"{}\"", file.offered().hash));
+    let (mut response, part) = head(file.offered(), headers);
+    if let Some(part) = part.filter(|part| !part.is_empty()) {
+        let from = objects.ahead(&file, part.clone(), asker).await;
+        *response.body_mut() = FileBody::of(from.unwrap_or(file), part);
+    }
+    response
+}
+
+/// The response for a file without its content, and the bytes that it announces.
+pub(super) fn head(file: &Offered, headers: &HeaderMap) -> (Response<FileBody>, Option<Range<u64>>) {
+    let (bytes, tag) = (file.bytes, format!("\"{}\"", file.hash));
     let value = |text: &str| HeaderValue::from_str(text).expect("digits and hexadecimal digits");
     let common = |response: &mut Response<FileBody>| {
         response.headers_mut().insert(header::ETAG, value(&tag));
@@ -85,7 +94,7 @@ pub(super) async fn give(
         let mut response = Response::new(FileBody::Text(None));
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         common(&mut response);
-        return response;
+        return (response, None);
     }
     // A range of another version of it is not wanted, but all of this one.
     let same = !headers.contains_key(header::IF_RANGE) || names(headers, header::IF_RANGE, &tag);
@@ -98,18 +107,12 @@ pub(super) async fn give(
             let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, "no such bytes\n".to_owned());
             response.headers_mut().insert(header::CONTENT_RANGE, value(&format!("bytes */{bytes}")));
             common(&mut response);
-            return response;
+            return (response, None);
         }
     };
     let content_range = format!("bytes {}-{}/{bytes}", part.start, part.end.saturating_sub(1));
     let length = part.end - part.start;
-    let body = if head_only || length == 0 {
-        FileBody::Head(length)
-    } else {
-        let from = objects.ahead(&file, part.clone(), asker).await;
-        FileBody::of(from.unwrap_or(file), part)
-    };
-    let mut response = Response::new(body);
+    let mut response = Response::new(FileBody::Head(length));
     *response.status_mut() = status;
     if status == StatusCode::PARTIAL_CONTENT {
         response.headers_mut().insert(header::CONTENT_RANGE, value(&content_range));
@@ -117,7 +120,7 @@ pub(super) async fn give(
     response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     common(&mut response);
-    response
+    (response, Some(part))
 }
 
 /// The body of a response.

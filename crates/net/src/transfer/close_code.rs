@@ -6,3 +6,5 @@ pub(super) const DONE: u8 = 0;
 pub(super) const FAILED: u8 = 1;
 /// Its user stopped it.
 pub(super) const INTERRUPTED: u8 = 2;
+/// It only asked what is offered.
+pub(super) const ASKED: u8 = 3;

@@ -38,7 +38,7 @@ pub use push::{
     Coming, FetchCall, FetchNews, Fetched, FileSelector, FileStamp, FolderFile, FolderFilter, FolderIndex,
     FolderReading, FromMirror, FromSource, HashNotice, HeldFile, HoldingNotice, InFolder, Mirror, MirrorError,
     MirrorFile, Offer, Offered, OfferedFiles, OnlyBlocks, OwnBlocks, PageNumber, PushNotice, Request, Served,
-    WantedFile, WantedFolder, fetch, fetch_folder, state_of_folder,
+    WantedFile, WantedFolder, ask, fetch, fetch_folder, state_of_folder,
 };
 pub use receive::{Received, Receiver};
 pub use send::{ClockOffset, Sent, send};

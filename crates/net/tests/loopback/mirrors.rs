@@ -10,7 +10,8 @@ use std::thread;
 use crate::common::{NEVER, content, files, loopback, settings, write_file};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    Fetched, Hash, Limits, Mirror, MirrorError, MirrorFile, Offer, Settings, Target, TransferError, WantedFile, fetch,
+    Fetched, Hash, Limits, Mirror, MirrorError, MirrorFile, Offer, Settings, Target, TransferError, WantedFile, ask,
+    fetch,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
@@ -177,6 +178,24 @@ fn mirrors_fill_in_beside_a_source() {
         };
         assert!(given, "{way:?} {fetched:?}");
         assert!(held[0].asked.load(Ordering::Relaxed) > 0);
+    }
+}
+
+/// Without a source, and when none is left, the size of a file is asked of mirrors, and no byte of it.
+#[test]
+fn mirrors_say_the_size_and_send_nothing() {
+    let (bytes, nobody) = (2 * BLOCK + 9, "127.0.0.1:9".parse().unwrap());
+    let hash = blake3::hash(&content(bytes));
+    let impatient = Settings { connect_timeout: Span::from_ms(200), ..weighted(None) };
+    for sources in [&[][..], &[nobody]] {
+        let held = mirrors(bytes, &[Way::Right]);
+        let asked = ask(sources, wanted(&held, Some(hash)), &impatient, &NEVER).unwrap();
+        assert_eq!((asked.bytes, asked.hash, &asked.name[..]), (bytes as u64, hash, "source"));
+        assert_eq!(held[0].asked.load(Ordering::Relaxed), 0);
+        let limits = Limits { max_bytes: BLOCK as u64, ..impatient.limits };
+        let small = Settings { limits, ..impatient.clone() };
+        let refused = ask(sources, wanted(&held, Some(hash)), &small, &NEVER).unwrap_err().to_string();
+        assert!(refused.contains("it has 4194313 bytes, and 2097152 may be fetched"), "{refused}");
     }
 }
 

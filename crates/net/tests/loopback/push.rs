@@ -8,7 +8,7 @@ use std::thread;
 use crate::common::{Faults, NEVER, Relay, content, encrypted, files, loopbacks, settings, write_file};
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_net::transfer::{
-    Fetched, FileSelector, Offer, OfferedFiles, Settings, Target, TransferError, WantedFile, fetch,
+    Fetched, FileSelector, Offer, OfferedFiles, Settings, Target, TransferError, WantedFile, ask, fetch,
 };
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
@@ -495,6 +495,41 @@ fn what_is_not_agreed_on_is_fetched_and_not_offered() {
     assert_eq!(lost.iter().filter(|lost| **lost).count(), 1, "{fetched:?}");
     assert!(files.list()[0].is_whole());
     intact(&site.target(), 3 * MB);
+}
+
+/// What sources offer is asked of them without a symbol of it: as they vote, by name, by hash; who has no such thing, or too much,
+/// is told as by a fetch.
+#[test]
+fn sources_that_are_only_asked_send_nothing() {
+    let (site, settings) = (Site::new(3 * MB), encrypted(weighted(1.0)));
+    let hash = blake3::hash(&content(3 * MB));
+    let stop = AtomicBool::new(false);
+    let offers: Vec<Offer> =
+        (0..3).map(|_| Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap()).collect();
+    let addresses: Vec<SocketAddr> = offers.iter().map(Offer::address).collect();
+    // Who reads for a symbol finds nothing.
+    std::fs::File::options().write(true).open(&site.path).unwrap().set_len(0).unwrap();
+    let served = std::sync::Mutex::new(0);
+    thread::scope(|scope| {
+        let _stops = StopsAtEnd([&stop, &stop]);
+        for offer in offers {
+            scope.spawn(|| offer.serve(None, &stop, |_| *served.lock().unwrap() += 1));
+        }
+        let ask = |wanted: WantedFile, settings: &Settings| ask(&addresses, wanted, settings, &NEVER);
+        let fetch = || fetch(&addresses, None, &Target::Directory(site.target()), &settings, &NEVER, |_| {}, |_| {});
+        let named = |name: &str| WantedFile { name: Some(name.to_owned()), ..WantedFile::default() };
+        for wanted in [WantedFile::default(), named("source"), Some(hash).into()] {
+            let asked = ask(wanted, &settings).unwrap();
+            assert_eq!((asked.bytes, asked.hash, &asked.name[..]), (3 * MB as u64, hash, "source"));
+            assert!(asked.path.is_none() && asked.sources.iter().any(|source| source.answered));
+        }
+        assert!(ask(named("other"), &settings).unwrap_err().to_string().contains("it offers no `other`"));
+        let limits = pliant_net::transfer::Limits { max_bytes: MB as u64, ..settings.limits };
+        let small = Settings { limits, ..settings.clone() };
+        assert_eq!(*served.lock().unwrap(), 0, "no receiver was served, and none was lost");
+        assert!(matches!(ask(WantedFile::default(), &small), Err(TransferError::TooLarge { .. })));
+        fetch().unwrap_err();
+    });
 }
 
 /// Addresses that cannot go together, weights below theta's floor and what is no file are refused.

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blake3::hazmat::ChainingValue;
 use pliant_proto::transport::push::ReceiverCounts;
@@ -37,11 +37,7 @@ pub(super) fn fetch(
     tell: &mut impl FnMut(FetchNews<'_>),
 ) -> Result<Fetched, TransferError> {
     let began = Instant::now();
-    let named = || wanted.mirrors.iter().find_map(|mirror| mirror.only_file());
-    let Some(name) = wanted.name.clone().or_else(named) else {
-        return Err(TransferError::Sources("mirrors of many files give one by its name: it must be said"));
-    };
-    let place = wanted.kept_as.clone().unwrap_or_else(|| name.clone());
+    let (name, place) = names_of(wanted)?;
     let mut froms: Vec<FromMirror> = Vec::new();
     let (mut last, mut kept, mut again) = (None, None, Vec::new());
     // The second time those by themselves whose content the first time was not theirs alone.
@@ -62,18 +58,8 @@ pub(super) fn fetch(
                     if let (Some(files), Some(path)) = (&wanted.offered_in, &path) {
                         files.add(path)?;
                     }
-                    return Ok(Fetched {
-                        name: place,
-                        path,
-                        bytes,
-                        kept: kept.unwrap_or(0),
-                        hash,
-                        elapsed: began.elapsed(),
-                        sources: Vec::new(),
-                        mirrors: froms,
-                        counts: ReceiverCounts::default(),
-                        refused: Refused::default(),
-                    });
+                    let fetched = fetched(place, hash, bytes, began.elapsed());
+                    return Ok(Fetched { path, kept: kept.unwrap_or(0), mirrors: froms, ..fetched });
                 }
                 Ok(None) => {
                     from.lost = Some(OTHER_CONTENT.to_owned());
@@ -92,6 +78,47 @@ pub(super) fn fetch(
     Err(last.unwrap_or(TransferError::Sources("no mirror has the file")))
 }
 
+/// The size of the content with this hash, as the first mirror says that answers. Whether that has the hash shows only when it
+/// is fetched.
+#[allow(clippy::disallowed_methods, reason = "no machine runs here: the time is for who reads what came of it")]
+pub(super) fn ask(
+    wanted: &WantedFile,
+    hash: blake3::Hash,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+) -> Result<Fetched, TransferError> {
+    let began = Instant::now();
+    let (name, place) = names_of(wanted)?;
+    let mut last = TransferError::Sources("no mirror has the file");
+    for mirror in &wanted.mirrors {
+        let from = &mut FromMirror { name: mirror.name().to_owned(), bytes: 0, lost: None };
+        let (target, progress, kept) = (&Target::Discard, &mut |_: Progress| {}, &mut None);
+        let mut pass = Pass { name: &place, hash, target, settings, interrupted, progress, from, kept };
+        match pass.size(mirror.as_ref(), mirror.file(&name).as_mut()) {
+            Ok(bytes) => return Ok(fetched(place, hash, bytes, began.elapsed())),
+            Err(error @ TransferError::Mirror { .. }) => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// The file's name at the mirrors, and here.
+fn names_of(wanted: &WantedFile) -> Result<(String, String), TransferError> {
+    let named = || wanted.mirrors.iter().find_map(|mirror| mirror.only_file());
+    let Some(name) = wanted.name.clone().or_else(named) else {
+        return Err(TransferError::Sources("mirrors of many files give one by its name: it must be said"));
+    };
+    let place = wanted.kept_as.clone().unwrap_or_else(|| name.clone());
+    Ok((name, place))
+}
+
+/// A file of which no source has sent anything.
+fn fetched(name: String, hash: blake3::Hash, bytes: u64, elapsed: Duration) -> Fetched {
+    let (sources, mirrors, counts, refused) = (Vec::new(), Vec::new(), ReceiverCounts::default(), Refused::default());
+    Fetched { name, path: None, bytes, kept: 0, hash, elapsed, sources, mirrors, counts, refused }
+}
+
 /// One mirror's turn.
 struct Pass<'p, P> {
     name: &'p str,
@@ -106,14 +133,8 @@ struct Pass<'p, P> {
 }
 
 impl<P: FnMut(Progress)> Pass<'_, P> {
-    /// Has a mirror send what is missing, or everything. Returns the size and the path, or `None` if the content has
-    /// another hash and part of it was there before.
-    fn run(
-        &mut self,
-        mirror: &dyn Mirror,
-        file: &mut dyn MirrorFile,
-        by_itself: bool,
-    ) -> Result<Option<(u64, Option<std::path::PathBuf>)>, TransferError> {
+    /// The size of the file, if it may be fetched.
+    fn size(&mut self, mirror: &dyn Mirror, file: &mut dyn MirrorFile) -> Result<u64, TransferError> {
         let refuse = |why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), why };
         let bytes = self.asking(|_| file.bytes()).map_err(|error| refuse(error.why))?;
         if self.interrupted.load(Ordering::Relaxed) {
@@ -123,6 +144,19 @@ impl<P: FnMut(Progress)> Pass<'_, P> {
         if bytes > most {
             return Err(refuse(format!("it has {bytes} bytes, and {most} may be fetched")));
         }
+        Ok(bytes)
+    }
+
+    /// Has a mirror send what is missing, or everything. Returns the size and the path, or `None` if the content has
+    /// another hash and part of it was there before.
+    fn run(
+        &mut self,
+        mirror: &dyn Mirror,
+        file: &mut dyn MirrorFile,
+        by_itself: bool,
+    ) -> Result<Option<(u64, Option<std::path::PathBuf>)>, TransferError> {
+        let refuse = |why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), why };
+        let bytes = self.size(mirror, file)?;
         let offered = Offered { bytes, hash: self.hash, name: self.name.to_owned() };
         let mut sink = open_sink(self.target, &offered, self.settings.overwrite)?;
         let mut values = if by_itself { Vec::new() } else { sink.values(bytes)? };

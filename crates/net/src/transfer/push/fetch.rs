@@ -94,19 +94,37 @@ pub fn fetch(
             (Ok(None), _) => tell(FetchNews::Disputed),
             (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
                 tell(FetchNews::MirrorsAlone(&error));
-                let LeftToMirrors { hash, name, lost } = left;
-                let mut wanted = wanted.clone();
-                wanted.name = name.or(wanted.name);
-                wanted.mirrors.retain(|mirror| !lost.iter().any(|lost| lost == mirror.name()));
-                if wanted.mirrors.is_empty() {
-                    return Err(error);
-                }
+                let Some((hash, wanted)) = left.wanted(&wanted) else { return Err(error) };
                 return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
             }
             (Err(error), _) => return Err(error),
         }
     }
     unreachable!("what is begun when all were heard is not disputed")
+}
+
+/// What [`fetch`] would fetch: the sources vote on it, and nothing of it is fetched. Mirrors say only its size, and are asked if
+/// there is no source.
+pub fn ask(
+    sources: &[SocketAddr],
+    wanted: impl Into<WantedFile>,
+    settings: &Settings,
+    interrupted: &AtomicBool,
+) -> Result<Fetched, TransferError> {
+    let wanted = WantedFile { peers: Vec::new(), own: None, offered_in: None, ..wanted.into() };
+    if sources.is_empty()
+        && let Some(hash) = wanted.hash
+    {
+        return alone::ask(&wanted, hash, settings, interrupted);
+    }
+    let mut attempt = Attempt { asks: true, ..Attempt::new(Hearing::First) };
+    let (target, progress, tell) = (Target::Discard, &mut |_| {}, &mut |_: FetchNews<'_>| {});
+    let asked = fetch_once(sources, &wanted, &target, settings, interrupted, &mut attempt, progress, tell);
+    match (asked, attempt.left.and_then(|left| left.wanted(&wanted))) {
+        (Ok(asked), _) => Ok(asked.expect("what is begun when all were heard is not disputed")),
+        (Err(_), Some((hash, wanted))) => alone::ask(&wanted, hash, settings, interrupted),
+        (Err(error), None) => Err(error),
+    }
 }
 
 /// When the sources are heard that are slow to say what they offer.
@@ -123,6 +141,8 @@ pub(super) enum Hearing {
 /// One attempt at a fetch.
 pub(super) struct Attempt {
     hearing: Hearing,
+    /// Whether it ends with what the sources agree on, and fetches nothing.
+    asks: bool,
     /// The open vote on another file, which must be won before this one gets its place.
     elsewhere: Option<Elsewhere>,
     /// The open vote on what was fetched, if it is heard later.
@@ -133,7 +153,7 @@ pub(super) struct Attempt {
 
 impl Attempt {
     pub(super) fn new(hearing: Hearing) -> Self {
-        Self { hearing, elsewhere: None, unheard: None, left: None }
+        Self { hearing, asks: false, elsewhere: None, unheard: None, left: None }
     }
 
     /// A fetch of what depends on another file, whose vote is open.
@@ -185,6 +205,16 @@ struct LeftToMirrors {
     name: Option<String>,
     /// Mirrors that were already excluded.
     lost: Vec<String>,
+}
+
+impl LeftToMirrors {
+    /// What is wanted of the mirrors that are left, if there are any.
+    fn wanted(self, wanted: &WantedFile) -> Option<(blake3::Hash, WantedFile)> {
+        let mut wanted = wanted.clone();
+        wanted.name = self.name.or(wanted.name);
+        wanted.mirrors.retain(|mirror| !self.lost.iter().any(|lost| lost == mirror.name()));
+        (!wanted.mirrors.is_empty()).then_some((self.hash, wanted))
+    }
 }
 
 /// `None` if a fetch began before all sources were heard, and is disputed.
@@ -275,6 +305,7 @@ pub(super) fn fetch_once(
         open: elsewhere.as_ref().map(|vote| OpenVote { answered: vote.votes, told: true, standing: Standing::Open }),
         elsewhere,
         hears_later: attempt.hearing == Hearing::Later,
+        asks: attempt.asks,
         pages: Pages::default(),
         inquiry: Inquiry::new(settings.idle_timeout),
         hashes_known_at: None,
@@ -327,7 +358,8 @@ pub(super) fn fetch_once(
     let elapsed = Duration::from_nanos(driver.clock().now().since(started).as_ps() / 1000);
     attempt.unheard = handler.unheard(wanted.selector());
     let refused = driver.refused();
-    handler.close(&mut driver, close_code::DONE, "").map_err(socket_error)?;
+    let code = if attempt.asks { close_code::ASKED } else { close_code::DONE };
+    handler.close(&mut driver, code, "").map_err(socket_error)?;
     let sources = handler.calls.iter_mut().map(SourceConnection::outcome).collect();
     let mirrors = handler.mirrors.map_or_else(Vec::new, |mirrors| mirrors.begun.outcome());
     let (offered, counts, kept, path) = match handler.stage {
@@ -336,7 +368,8 @@ pub(super) fn fetch_once(
             let (offered, counts, kept) = (object.offered.clone(), object.receiver.borrow().counts(), object.kept);
             (offered, counts, kept, object.commit()?)
         }
-        Stage::Empty(offered) => {
+        Stage::Told(offered) if attempt.asks => (offered, ReceiverCounts::default(), 0, None),
+        Stage::Told(offered) => {
             check_hash(&offered.name, blake3::hash(&[]), offered.hash)?;
             let path = open_sink(target, &offered, settings.overwrite)?.commit()?;
             if let (Some(files), Some(path)) = (&wanted.offered_in, &path) {
@@ -435,8 +468,8 @@ enum Stage {
     Checking(Box<Checking>),
     /// The file is being fetched.
     Fetching(SharedObject),
-    /// It has no bytes.
-    Empty(Offered),
+    /// There is nothing to fetch: it has no bytes, or only what it is was asked.
+    Told(Offered),
 }
 
 /// A content of which a part may be there.
@@ -485,8 +518,9 @@ struct FetchHandler<'a> {
     open: Option<OpenVote>,
     /// The file that it is about, if not this one.
     elsewhere: Option<Elsewhere>,
-    /// Whether the fetch ends before the vote.
+    /// Whether the fetch ends before the vote, and whether it ends with it.
     hears_later: bool,
+    asks: bool,
     /// Arrived pages of the content's hash tree, and requested ones.
     pages: Pages,
     inquiry: Inquiry,
@@ -651,7 +685,7 @@ impl FetchHandler<'_> {
         }
         match &self.stage {
             Stage::Asking | Stage::Checking(_) => Ok(false),
-            Stage::Empty(_) => Ok(self.may_end()),
+            Stage::Told(_) => Ok(self.may_end()),
             Stage::Fetching(object) => {
                 let object = object.clone();
                 self.call_peers(now, &object, driver);
@@ -707,7 +741,7 @@ impl FetchHandler<'_> {
                 // A block that cannot be written is the object's problem, which ends the fetch.
                 let _ = object.verify_waiting();
             }
-            Stage::Asking | Stage::Empty(_) => {}
+            Stage::Asking | Stage::Told(_) => {}
         }
         liars.into_iter().try_for_each(|liar| self.leave_out(now, liar, FALSE_HASHES, driver))
     }
@@ -855,8 +889,8 @@ impl FetchHandler<'_> {
         if let Some(name) = self.kept_as {
             self.sources_name = Some(std::mem::replace(&mut offered.name, name.to_owned()));
         }
-        if offered.bytes == 0 {
-            self.stage = Stage::Empty(offered);
+        if self.asks || offered.bytes == 0 {
+            self.stage = Stage::Told(offered);
             return;
         }
         let Some(partition) = self.request.partition(offered.bytes) else {
@@ -1033,7 +1067,7 @@ impl FetchHandler<'_> {
     fn problem(&mut self, now: Instant) -> Option<TransferError> {
         let of_object = match &self.stage {
             Stage::Fetching(object) => object.borrow_mut().problem.take(),
-            Stage::Asking | Stage::Checking(_) | Stage::Empty(_) => None,
+            Stage::Asking | Stage::Checking(_) | Stage::Told(_) => None,
         };
         let problem = self.failed.take().or(of_object);
         // A peer that is not connected may never be, and peers alone may lack the same.
@@ -1109,7 +1143,7 @@ impl FetchHandler<'_> {
             Stage::Asking => None,
             Stage::Checking(checking) => Some(checking.offered.clone()),
             Stage::Fetching(object) => Some(object.borrow().offered.clone()),
-            Stage::Empty(offered) => Some(offered.clone()),
+            Stage::Told(offered) => Some(offered.clone()),
         }
     }
 }

@@ -93,12 +93,12 @@ impl fmt::Display for FetchNews<'_> {
     }
 }
 
-/// A fetched file.
+/// A fetched file, or what is said of one that was only asked about.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// Its name here: the one that was asked for, or the one given by most of its sources.
     pub name: String,
-    /// Where it is now, unless it was discarded.
+    /// Where it is now, unless it was discarded or only asked about.
     pub path: Option<PathBuf>,
     /// Its bytes.
     pub bytes: u64,

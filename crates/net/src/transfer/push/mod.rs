@@ -38,7 +38,7 @@ mod own_blocks;
 mod pace;
 mod read_ahead;
 
-pub use fetch::fetch;
+pub use fetch::{ask, fetch};
 pub use fetched::{FetchNews, Fetched, FromSource, WantedFile};
 pub use folder::{
     FileStamp, FolderFile, FolderFilter, FolderIndex, InFolder, WantedFolder, fetch_folder, state_of_folder,

@@ -188,7 +188,7 @@ impl Offer {
             self.driver.run_once(&mut handler, MAX_SLEEP).map_err(socket_error)?;
             settings.update_keys(&mut self.driver);
             for (session, why) in handler.over.drain(..) {
-                let served = finish(&session, why, self.driver.now());
+                let Some(served) = finish(&session, why, self.driver.now()) else { continue };
                 done += u64::from(served.is_ok());
                 each(served);
             }
@@ -229,14 +229,15 @@ impl Offer {
     }
 }
 
-/// The result for a receiver.
+/// The result for a receiver; none for one that only asked.
 fn finish(
     session: &Session<AnyTransport, OfferApplication>,
     why: Closed,
     now: Instant,
-) -> Result<Served, TransferError> {
+) -> Option<Result<Served, TransferError>> {
     let OfferApplication { to, file, opened_at, .. } = &session.application;
-    match why {
+    Some(match why {
+        Closed::ByPeer { code: close_code::ASKED, .. } => return None,
         Closed::ByPeer { code: close_code::DONE, .. } => {
             let elapsed = Duration::from_nanos(now.since(*opened_at).as_ps() / 1000);
             let weight = match session.sender() {
@@ -253,7 +254,7 @@ fn finish(
         }
         Closed::Failed(why) => Err(TransferError::File { path: file.path().to_owned(), error: io::Error::other(why) }),
         why => Err(TransferError::ended(*to, why)),
-    }
+    })
 }
 
 struct OfferHandler<'s> {
