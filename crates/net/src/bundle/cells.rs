@@ -87,6 +87,11 @@ impl CellWriter {
         self.end() - self.asked
     }
 
+    /// Bytes that the transport was told of and has not asked for yet.
+    pub(super) fn left(&self) -> u64 {
+        self.told.saturating_sub(self.asked)
+    }
+
     /// Bytes that the transport has asked for since the last call.
     pub(super) fn take_asked(&mut self) -> u64 {
         self.asked - std::mem::replace(&mut self.seen, self.asked)

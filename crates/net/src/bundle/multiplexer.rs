@@ -1,8 +1,8 @@
 //! The streams of a bundle, as a state machine: bytes of many streams in, frames in cells out, and back.
 //!
 //! Every stream has a window of its own: a reader that stops holds up its own stream only. What waits to be sent is framed
-//! as late as possible, in turns. As in fq_codel (RFC 8290 section 4.2), a stream that has waited for nothing since its last
-//! turn goes before those that always have more.
+//! as late as possible, in turns; what a program [fills](Multiplexer::fill) stays with it until then. As in fq_codel (RFC 8290
+//! section 4.2), a stream that has waited for nothing since its last turn goes before those that always have more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,9 +25,9 @@ const LEAST_SEND_BUFFER: usize = 4 << 10;
 const UNSENT_BYTES: u64 = 64 << 10;
 /// The same while the transport takes as much at once: it does not wait then.
 const GREATEST_UNSENT: u64 = 256 << 10;
-/// Bytes of a stream's turn. Of turns of one cell, what arrives at once would be of so many streams that each gets little of
-/// it, and their programs would be woken for that.
-const TURN_BYTES: usize = 4 * (CELL_BYTES - DATA_OVERHEAD);
+/// What may wait has room for so many turns. Of turns of one cell, what arrives at once would be of so many streams that each
+/// gets little of it, and their programs would be woken for that.
+const TURNS: u64 = 4;
 /// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
 const MAX_PARTS: usize = 4096;
 /// How many numbers a peer's stream may be ahead of the first that was not seen.
@@ -147,6 +147,10 @@ struct Outgoing {
     awaited: bool,
     /// Whether somebody waits for room.
     blocked: bool,
+    /// Whether somebody waits to [fill](Multiplexer::fill) what goes out.
+    wants: bool,
+    /// It is its turn to fill so many bytes.
+    turn: usize,
     /// It has a turn coming.
     queued: bool,
 }
@@ -154,7 +158,7 @@ struct Outgoing {
 impl Outgoing {
     /// Whether there is something to frame now.
     fn has_something(&self) -> bool {
-        let data = !self.buffer.is_empty() && self.framed < self.limit;
+        let data = (self.wants || !self.buffer.is_empty()) && self.framed < self.limit;
         data || self.finish && self.buffer.is_empty() && !self.end_framed
     }
 }
@@ -278,6 +282,14 @@ enum Control {
     Reset(StreamId, u8),
 }
 
+/// How much a stream may say before the next.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    cells: usize,
+    /// There is no next: it fills what there is room for when it does.
+    alone: bool,
+}
+
 /// The streams of a bundle.
 #[derive(Debug)]
 pub struct Multiplexer {
@@ -302,8 +314,6 @@ pub struct Multiplexer {
     writer: CellWriter,
     /// Framed bytes that may wait for the transport.
     unsent: u64,
-    /// The stream that waits until fewer do, if one [fills](Self::fill) what goes out.
-    held: Option<StreamId>,
     /// The ends of streams in what goes out, which the peer may not have: where they end, and of which stream.
     ends: VecDeque<(u64, StreamId)>,
     reader: CellReader,
@@ -328,7 +338,6 @@ impl Multiplexer {
             queue: VecDeque::new(),
             writer: CellWriter::default(),
             unsent: UNSENT_BYTES,
-            held: None,
             ends: VecDeque::new(),
             reader: CellReader::new(config.receive_buffer),
             events: VecDeque::new(),
@@ -435,42 +444,60 @@ impl Multiplexer {
     fn is_alone(&self, stream: StreamId) -> bool {
         let Some(Stream { outgoing, .. }) = self.streams.get(&stream) else { return false };
         let turns = self.fresh.len() + self.queue.len();
-        let waits = self.held.is_some_and(|held| held != stream);
-        outgoing.buffer.is_empty() && turns == usize::from(outgoing.queued) && self.control.is_empty() && !waits
+        outgoing.buffer.is_empty() && turns == usize::from(outgoing.queued) && self.control.is_empty()
     }
 
     /// Lets `fill` write bytes of a stream to where they go out from: it is shown places in turn, and says how many bytes it
-    /// has written. Nothing if the stream has to take turns with others, or may not send: then [`write`](Self::write) says
-    /// more. It is shown no places while enough waits for the transport ([`StreamEvent::Writable`] follows).
+    /// has written. It is shown none while enough waits for the transport, the stream has to take turns with others, or the
+    /// peer takes no more of it ([`StreamEvent::Writable`] follows). `None` if the stream is over or was finished.
     pub fn fill<E>(
         &mut self,
         stream: StreamId,
         fill: impl FnOnce(&mut [&mut [u8]]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
-        if !self.is_alone(stream) {
-            return None;
-        }
+        self.frame_controls();
+        let turn = self.turn_of(stream);
         let Stream { outgoing, reset, .. } = self.streams.get_mut(&stream)?;
-        if reset.is_some() || outgoing.finish || outgoing.framed == outgoing.limit {
+        if reset.is_some() || outgoing.finish {
             return None;
         }
-        let room = self.unsent.saturating_sub(self.writer.waiting());
-        if room == 0 {
-            self.held = Some(stream);
+        let most = turn.min((outgoing.limit - outgoing.framed) as usize);
+        if most == 0 || !outgoing.buffer.is_empty() {
+            outgoing.wants = true;
+            self.enqueue(stream);
             return Some(fill(&mut []));
         }
-        let most = room.min(outgoing.limit - outgoing.framed) as usize;
-        let filled = self.writer.fill(stream, outgoing.framed, most, fill);
-        let count = *filled.as_ref().unwrap_or(&0) as u64;
-        outgoing.framed += count;
-        self.counts.sent_bytes += count;
+        let (mut offered, first) = (0, outgoing.framed);
+        let filled = self.writer.fill(stream, first, most, |places| {
+            offered = places.iter().map(|place| place.len()).sum();
+            fill(places)
+        });
+        let count = *filled.as_ref().unwrap_or(&0);
+        // What is left of a turn is not for later.
+        outgoing.turn = if count < offered { 0 } else { outgoing.turn.saturating_sub(count) };
+        outgoing.framed += count as u64;
+        self.counts.sent_bytes += count as u64;
+        if !std::mem::replace(&mut outgoing.queued, true) {
+            self.queue.push_back(stream);
+        }
         Some(filled)
+    }
+
+    /// How many bytes a stream may fill now: in its turn, or if it has waited for nothing since its last one.
+    fn turn_of(&self, stream: StreamId) -> usize {
+        match self.streams.get(&stream) {
+            Some(Stream { outgoing, .. }) if outgoing.turn > 0 => outgoing.turn,
+            _ if self.unsent_room() == 0 || !self.control.is_empty() || !self.fresh.is_empty() => 0,
+            _ if self.is_alone(stream) => self.unsent_room() as usize,
+            Some(Stream { outgoing, .. }) if !outgoing.queued => bytes_of(self.turn_cells(self.queue.len() + 1)),
+            _ => 0,
+        }
     }
 
     /// Ends what this side sends.
     pub fn finish(&mut self, stream: StreamId) {
         if let Some(known) = self.streams.get_mut(&stream) {
-            known.outgoing.finish = true;
+            (known.outgoing.finish, known.outgoing.wants) = (true, false);
             self.enqueue(stream);
         }
     }
@@ -616,21 +643,21 @@ impl Multiplexer {
     /// the transport.
     pub fn produce(&mut self) -> u64 {
         self.follow_transport();
-        while self.writer.waiting() < self.unsent {
-            if let Some(control) = self.control.pop_front() {
-                self.frame_control(control);
-                continue;
+        self.frame_controls();
+        let (mut granted, mut turns, mut turn) = (0, 0, Turn::default());
+        while granted < self.unsent_room() {
+            if turns == 0 {
+                // Those whose turn it is to fill do so after this: nobody has a second turn before.
+                if granted > 0 {
+                    break;
+                }
+                turns = self.fresh.len() + self.queue.len();
+                turn = Turn { cells: self.turn_cells(turns), alone: turns == 1 };
             }
-            if let Some(stream) = self.fresh.pop_front() {
-                // Its next turn is among the others, whether it has more or not: else it would always go first.
-                self.queue.push_back(stream);
-                self.frame_data(stream);
-                continue;
-            }
-            let Some(stream) = self.queue.pop_front() else { break };
-            if self.has_something(stream) {
-                self.queue.push_back(stream);
-                self.frame_data(stream);
+            let Some(stream) = self.fresh.pop_front().or_else(|| self.queue.pop_front()) else { break };
+            turns -= 1;
+            if self.has_something(stream) && self.take_turn(stream, turn) {
+                granted += (turn.cells * CELL_BYTES) as u64;
             }
         }
         self.writer.take_new()
@@ -638,20 +665,49 @@ impl Multiplexer {
 
     /// Lets as much wait as the transport takes at once. The more that is, the fewer calls all of it takes.
     fn follow_transport(&mut self) {
-        let (asked, waiting) = (self.writer.take_asked(), self.writer.waiting());
+        let (asked, left) = (self.writer.take_asked(), self.writer.left());
         self.unsent = match asked {
             // It may not have been its turn.
             0 => self.unsent,
-            _ if waiting > 0 => asked,
+            _ if left > 0 => asked,
             _ if asked >= self.unsent => 2 * self.unsent,
             _ if asked < self.unsent / 2 => self.unsent / 2,
             _ => self.unsent,
         };
         self.unsent = self.unsent.clamp(UNSENT_BYTES, GREATEST_UNSENT);
-        if waiting < self.unsent
-            && let Some(stream) = self.held.take()
-        {
-            self.events.push_back(StreamEvent::Writable(stream));
+    }
+
+    /// Bytes that may be framed before enough waits for the transport.
+    fn unsent_room(&self) -> u64 {
+        self.unsent.saturating_sub(self.writer.waiting())
+    }
+
+    /// Cells of a turn while so many streams take turns.
+    fn turn_cells(&self, streams: usize) -> usize {
+        let bytes = (self.unsent / TURNS).max(self.unsent_room() / streams.max(1) as u64);
+        bytes.div_ceil(CELL_BYTES as u64) as usize
+    }
+
+    /// Gives a stream its turn. Whether it has yet to [fill](Self::fill) what goes out.
+    fn take_turn(&mut self, stream: StreamId, turn: Turn) -> bool {
+        // Its next turn is among the others, whether it has more or not: else it would always go first.
+        self.queue.push_back(stream);
+        let Some(Stream { outgoing, .. }) = self.streams.get_mut(&stream) else { return false };
+        if !outgoing.wants || !outgoing.buffer.is_empty() {
+            self.frame_data(stream, bytes_of(turn.cells));
+            return false;
+        }
+        outgoing.wants = false;
+        outgoing.turn = if turn.alone { 0 } else { bytes_of(turn.cells) };
+        self.events.push_back(StreamEvent::Writable(stream));
+        true
+    }
+
+    /// Frames what goes before data.
+    fn frame_controls(&mut self) {
+        while self.unsent_room() > 0 {
+            let Some(control) = self.control.pop_front() else { break };
+            self.frame_control(control);
         }
     }
 
@@ -667,7 +723,7 @@ impl Multiplexer {
         }
     }
 
-    fn frame_data(&mut self, stream: StreamId) {
+    fn frame_data(&mut self, stream: StreamId, mut turn: usize) {
         // Worth a call: who waits would be told of every frame.
         let few = self.send_buffer() / 2;
         let Some(known) = self.streams.get_mut(&stream) else { return };
@@ -675,7 +731,6 @@ impl Multiplexer {
         if known.reset.is_some() || !outgoing.has_something() {
             return;
         }
-        let mut turn = TURN_BYTES;
         while turn > 0 && !outgoing.buffer.is_empty() && outgoing.framed < outgoing.limit {
             // What does not lie in one piece makes two frames.
             let bytes = outgoing.buffer.as_slices().0;
@@ -859,6 +914,11 @@ impl Multiplexer {
         }
         Ok(())
     }
+}
+
+/// A stream's bytes that fill so many cells.
+fn bytes_of(cells: usize) -> usize {
+    cells * (CELL_BYTES - DATA_OVERHEAD)
 }
 
 /// Frames as much of a stream's bytes from `offset` on as fits the cell, and its window up to `limit`; how much that was.

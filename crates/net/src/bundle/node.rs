@@ -613,7 +613,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
         self.failure = self.relays.run().err();
         self.serve_all(driver);
         // What makes room for more goes with it.
-        if self.failure.is_none() && self.relays.have_news() {
+        while self.failure.is_none() && self.relays.have_news() {
             self.failure = self.relays.run().err();
             self.serve_all(driver);
         }

@@ -130,11 +130,15 @@ impl Relays {
             for event in events {
                 let (id, flags) = (event.data.u64(), event.flags);
                 let Some(relay) = self.all.get_mut(&id) else { continue };
+                let before = (relay.ended, relay.readable, relay.writable);
                 let failed = flags.intersects(Flags::ERR | Flags::HUP);
                 relay.ended |= failed || flags.contains(Flags::RDHUP);
                 relay.readable |= relay.ended || flags.contains(Flags::IN);
                 relay.writable |= failed || flags.contains(Flags::OUT);
-                self.ready.push(id);
+                // Who waits for its stream is told by that.
+                if before != (relay.ended, relay.readable, relay.writable) {
+                    self.ready.push(id);
+                }
             }
             if count < EVENTS {
                 return Ok(());
@@ -251,8 +255,8 @@ impl Relay {
                 rustix::io::readv(&*socket, &mut slices)
             });
             match filled {
-                None => break,
-                // Enough waits to be sent.
+                None => return Err(state.write_error(*stream)),
+                // It is told when its turn comes.
                 Some(Ok(_)) if offered == 0 => return Ok(()),
                 Some(Ok(0)) => {
                     state.multiplexer.finish(*stream);
@@ -265,6 +269,7 @@ impl Relay {
                 Some(Err(error)) => return Err(error.into()),
             }
         }
+        let Some(change) = change else { return Ok(()) };
         while *readable || !to_stream.is_empty() {
             let Some(room) = state.multiplexer.room(*stream) else { return Err(state.write_error(*stream)) };
             if room == 0 {
@@ -279,10 +284,7 @@ impl Relay {
             let piece = &mut piece[..room.min(PIECE_BYTES)];
             match rustix::io::read(&*socket, &mut *piece) {
                 Ok(count) => {
-                    match change {
-                        Some(change) => change.take_from_socket(&piece[..count], &mut to_stream.all)?,
-                        None => _ = state.multiplexer.write(*stream, &piece[..count]),
-                    }
+                    change.take_from_socket(&piece[..count], &mut to_stream.all)?;
                     if count == 0 {
                         state.multiplexer.finish(*stream);
                         self.read_all = true;

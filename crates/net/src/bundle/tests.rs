@@ -160,7 +160,7 @@ impl Pair {
         }
     }
 
-    /// Writes to where it goes out from, or else as others do.
+    /// Writes to where it goes out from, once it is its turn.
     fn fill(&mut self, at: usize, which: usize, size: usize) {
         let Some(stream) = self.stream(at, which) else { return };
         let end = &mut self.0[at];
@@ -176,7 +176,7 @@ impl Pair {
                 assert!(!known.finished && !known.reset);
                 known.written += written as u64;
             }
-            None => self.write(at, which, size),
+            None => assert!(known.finished || known.reset),
         }
     }
 
@@ -470,61 +470,100 @@ fn unsent_bytes_are_bounded() {
     assert_eq!(multiplexer.write(stream, &bytes), Some(0));
 }
 
+/// Fills all that is shown.
+fn fill_all(multiplexer: &mut Multiplexer, stream: StreamId) -> usize {
+    let all =
+        |places: &mut [&mut [u8]]| Ok::<_, std::convert::Infallible>(places.iter().map(|place| place.len()).sum());
+    let Ok(count) = multiplexer.fill(stream, all).expect("it is not over");
+    count
+}
+
+/// The peer takes as much of a stream as it may have.
+fn grant(multiplexer: &mut Multiplexer, stream: StreamId, limit: u64) {
+    let granted = super::frame::StreamFrame::Window { stream, limit };
+    multiplexer.receive(u64::from(stream) / 2 * 13, granted.head().as_slice()).unwrap();
+}
+
+/// The streams that are told to fill more.
+fn told(multiplexer: &mut Multiplexer) -> Vec<StreamId> {
+    let stream = |event| match event {
+        StreamEvent::Writable(stream) => stream,
+        other => panic!("{other:?}"),
+    };
+    std::iter::from_fn(|| multiplexer.poll_event()).map(stream).collect()
+}
+
 /// A stream that fills what goes out is shown as much as may wait, twice as much as it has used at the least, and is told
-/// when there is room again. It is shown nothing while others have something to frame.
+/// when there is room again, or the peer takes more.
 #[test]
 fn a_stream_fills_what_may_wait() {
     let mut multiplexer = Multiplexer::new(config(true));
     let stream = multiplexer.open(Vec::new());
-    let fill = |multiplexer: &mut Multiplexer| {
-        multiplexer.fill(stream, |places| Ok::<_, ()>(places.iter().map(|place| place.len()).sum()))
-    };
-    assert_eq!(fill(&mut multiplexer), None, "it is not opened yet");
-    let opened = multiplexer.produce();
     let mut filled = Vec::new();
-    while let Some(Ok(count @ 1..)) = fill(&mut multiplexer) {
+    while let count @ 1.. = fill_all(&mut multiplexer, stream) {
         filled.push(count);
     }
     assert!(filled.len() > 4 && filled.windows(2).take(3).all(|pair| pair[1] > pair[0]), "{filled:?}");
     let waiting = multiplexer.unsent_bytes();
     assert!((64 << 10..(64 << 10) + 64).contains(&waiting), "{waiting}");
-    let framed = opened + multiplexer.produce();
+    let framed = multiplexer.produce();
     assert_eq!((framed, multiplexer.poll_event()), (waiting, None), "the transport has taken nothing");
     multiplexer.read_sent(0, &mut vec![0; framed as usize]);
     multiplexer.produce();
-    assert_eq!(multiplexer.poll_event(), Some(StreamEvent::Writable(stream)));
-    let rest = fill(&mut multiplexer).unwrap().unwrap();
+    assert_eq!(told(&mut multiplexer), [stream]);
+    let rest = fill_all(&mut multiplexer, stream);
     assert_eq!(filled.iter().sum::<usize>() + rest, 64 << 10, "the peer's first window");
-    assert_eq!(fill(&mut multiplexer), None, "the peer takes no more");
-    let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 20 };
-    multiplexer.receive(0, granted.head().as_slice()).unwrap();
-    assert!(matches!(fill(&mut multiplexer), Some(Ok(1..))));
-    let other = multiplexer.open(Vec::new());
-    multiplexer.write(other, b"x").unwrap();
-    assert_eq!(fill(&mut multiplexer), None, "another's turn may come");
+    assert_eq!(fill_all(&mut multiplexer, stream), 0, "the peer takes no more");
+    multiplexer.produce();
+    assert_eq!(told(&mut multiplexer), []);
+    grant(&mut multiplexer, stream, 1 << 20);
+    multiplexer.produce();
+    assert_eq!(told(&mut multiplexer), [stream]);
+    assert!(fill_all(&mut multiplexer, stream) > 0);
 }
 
-/// While a stream waits for room, one that comes takes turns with it: each is told when there is room for it.
+/// Streams that fill what goes out take turns, each as much at once as a quarter of what may wait. With one that writes, all get
+/// as much; one that comes goes first.
 #[test]
-fn who_waits_for_room_is_not_forgotten() {
+fn streams_fill_in_turns() {
     let mut multiplexer = Multiplexer::new(config(true));
-    let [first, second] = [0; 2].map(|_| multiplexer.open(Vec::new()));
-    let opened = multiplexer.produce();
-    for stream in [first, second] {
-        let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 30 };
-        multiplexer.receive(u64::from(stream) / 2 * 13, granted.head().as_slice()).unwrap();
+    let streams: [StreamId; 8] = std::array::from_fn(|_| multiplexer.open(Vec::new()));
+    let [fillers @ .., writer, late] = streams;
+    streams.iter().for_each(|stream| grant(&mut multiplexer, *stream, 1 << 30));
+    let mut said = multiplexer.produce();
+    let mut amounts = BTreeMap::<StreamId, u64>::new();
+    let mut asks = fillers.to_vec();
+    for round in 0..100 {
+        if round == 90 {
+            // It has waited for nothing yet.
+            asks.insert(0, late);
+        }
+        let written = multiplexer.write(writer, &[0; 64 << 10]).unwrap() as u64;
+        *amounts.entry(writer).or_default() += written;
+        // What is told fills, until enough waits. Then the transport takes all of it.
+        while !asks.is_empty() {
+            for stream in asks {
+                let filled = std::iter::from_fn(|| Some(fill_all(&mut multiplexer, stream)));
+                let filled = filled.take_while(|count| *count > 0).sum::<usize>() as u64;
+                *amounts.entry(stream).or_default() += filled;
+                // What may wait has grown.
+                assert!(round < 10 || filled == 16 * (4096 - 15), "{round}: {filled}");
+            }
+            said += multiplexer.produce();
+            asks = told(&mut multiplexer);
+            asks.retain(|stream| *stream != writer);
+        }
+        assert!(multiplexer.unsent_bytes() >= 64 << 10);
+        multiplexer.read_sent(0, &mut vec![0; said as usize]);
+        said += multiplexer.produce();
+        asks = told(&mut multiplexer);
+        asks.retain(|stream| *stream != writer);
     }
-    let fill = |places: &mut [&mut [u8]]| Ok::<_, ()>(places.iter().map(|place| place.len()).sum());
-    while let Some(Ok(1..)) = multiplexer.fill(first, fill) {}
-    assert_eq!(multiplexer.fill(second, fill), None);
-    let bytes = vec![0; 64 << 10];
-    assert_eq!(multiplexer.write(second, &bytes), Some(64 << 10));
-    assert_eq!(multiplexer.write(second, &bytes), Some(0));
-    let framed = opened + multiplexer.produce();
-    multiplexer.read_sent(0, &mut vec![0; framed as usize]);
-    multiplexer.produce();
-    let told: Vec<_> = std::iter::from_fn(|| multiplexer.poll_event()).collect();
-    assert_eq!(told, [StreamEvent::Writable(first), StreamEvent::Writable(second)]);
+    let bulk = |stream: &StreamId| amounts[stream];
+    let [least, most] = [fillers.iter().map(bulk).min(), fillers.iter().map(bulk).max()].map(Option::unwrap);
+    assert!(least > 1 << 20 && most - least <= 128 << 10, "{amounts:?}");
+    // What it has written waits for its turn.
+    assert!(amounts[&writer].abs_diff(least) <= 192 << 10, "{amounts:?}");
 }
 
 /// What may wait for the transport grows to a quarter of a megabyte while the transport takes all of it at once, and falls
@@ -533,15 +572,12 @@ fn who_waits_for_room_is_not_forgotten() {
 fn what_may_wait_follows_the_transport() {
     let mut multiplexer = Multiplexer::new(config(true));
     let stream = multiplexer.open(Vec::new());
-    let granted = super::frame::StreamFrame::Window { stream, limit: 1 << 30 };
-    multiplexer.receive(0, granted.head().as_slice()).unwrap();
+    grant(&mut multiplexer, stream, 1 << 30);
     let mut said = 0;
     // Fills all there is room for, and lets the transport take so many bytes; how many waited.
     let mut run = |multiplexer: &mut Multiplexer, takes: u64| {
         said += multiplexer.produce();
-        while let Some(Ok(1..)) =
-            multiplexer.fill(stream, |places| Ok::<_, ()>(places.iter().map(|place| place.len()).sum()))
-        {}
+        while fill_all(multiplexer, stream) > 0 {}
         said += multiplexer.produce();
         let waiting = multiplexer.unsent_bytes();
         let takes = takes.min(waiting);
