@@ -11,7 +11,7 @@ mod dccp;
 mod dctcp_table;
 mod done_by;
 mod dual_homed;
-mod examples_of_ns3;
+mod examples;
 mod homa;
 mod invariants;
 mod loss_rate;
