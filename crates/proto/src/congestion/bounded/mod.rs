@@ -555,15 +555,16 @@ impl State {
         let together = last.zip(self.last).filter(|(last, this)| this.0.since(last.0) < TOGETHER);
         let beyond_first = sample.acked as f64 - self.mss;
         let (bytes, seconds) = if beyond_first > 0.0 {
-            (beyond_first, sample.hold.unwrap_or_default().as_secs_f64())
+            let Some(hold) = sample.hold else { return };
+            (beyond_first, hold.as_secs_f64())
         } else if let Some((last, this)) = together {
             (sample.acked as f64, this.1.minus(last.1) as f64 / 1e9)
         } else {
             return;
         };
-        if seconds >= 1e-6 && bytes > 0.0 && bytes <= 2.0 * self.mss {
+        if bytes > 0.0 && bytes <= 2.0 * self.mss {
             let behind_queue = self.queue_ns > self.own_ns();
-            self.line.on_pair(bytes / seconds, behind_queue);
+            self.line.on_pair(bytes, seconds, behind_queue);
         }
     }
 

@@ -125,6 +125,8 @@ impl Others {
 const PAIR_GAIN: f64 = 0.02;
 /// The first estimate is the median of this many pairs.
 const FIRST_PAIRS: usize = 15;
+/// Hosts read packets that arrive within this time in one go, as if they had come at once. In seconds.
+const RESOLUTION: f64 = 50e-6;
 
 /// Payload that the line carries, in bytes per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -145,13 +147,19 @@ impl LineRate {
         self.pairs == FIRST_PAIRS
     }
 
-    /// Takes a pair: two packets left together, and arrived as if the line carried `rate` between them. Behind a queue
-    /// this is the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
+    /// Takes a pair: two packets left together, and the second, of `bytes`, arrived so many `seconds` after the first. Behind a queue
+    /// this tells the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
     /// packets between the two lower it, hence a median.
-    pub(super) fn on_pair(&mut self, rate: f64, behind_queue: bool) {
+    ///
+    /// A pair that came too close to be told apart shows that the line is fast, and counts as if it had just been told. If such pairs
+    /// did not count, the few that others' packets tear apart would decide on a fast line.
+    pub(super) fn on_pair(&mut self, bytes: f64, seconds: f64, behind_queue: bool) {
+        let rate = bytes / seconds.max(RESOLUTION);
         match &mut self.rate {
             Some(known) if self.pairs == FIRST_PAIRS => {
-                if behind_queue {
+                // On a faster line a pair tells only that it was torn.
+                let can_be_told = *known * RESOLUTION <= bytes;
+                if behind_queue && can_be_told {
                     *known *= if rate > *known { 1.0 + PAIR_GAIN } else { 1.0 - PAIR_GAIN };
                 }
             }
@@ -239,13 +247,13 @@ mod tests {
     #[test]
     fn torn_pairs_do_not_slow_the_line() {
         let mut line = LineRate::default();
-        line.on_pair(1e6, true);
+        line.on_pair(1e3, 1e-3, true);
         assert_eq!((line.get(), line.is_settled()), (Some(1e6), false));
         for pair in 1..FIRST_PAIRS {
-            line.on_pair(if pair % 3 == 0 { 2e6 } else { 6e6 }, pair % 2 == 0);
+            line.on_pair(if pair % 3 == 0 { 200.0 } else { 600.0 }, 1e-4, pair % 2 == 0);
         }
         assert_eq!((line.get(), line.is_settled()), (Some(6e6), true));
-        line.on_pair(9e6, false);
+        line.on_pair(900.0, 1e-4, false);
         assert_eq!(line.get(), Some(6e6));
     }
 
@@ -253,10 +261,24 @@ mod tests {
     #[test]
     fn a_round_settles_the_rate() {
         let mut line = LineRate::default();
-        line.on_pair(1e6, true);
+        line.on_pair(1e3, 1e-3, true);
         line.at_least(4e6);
         assert_eq!((line.get(), line.is_settled()), (Some(4e6), true));
-        line.on_pair(1e6, false);
+        line.on_pair(1e3, 1e-3, false);
         assert_eq!(line.get(), Some(4e6));
+    }
+
+    /// On a fast line nine of ten pairs come at once, and every tenth is torn apart by a burst of others. The torn ones decide
+    /// neither what is thought of the line at first, nor later.
+    #[test]
+    fn a_fast_line_is_not_taken_for_a_slow_one() {
+        let pair = |number: usize| if number % 10 == 0 { 500e-6 } else { 0.0 };
+        let mut line = LineRate::default();
+        (0..FIRST_PAIRS).for_each(|number| line.on_pair(1200.0, pair(number), true));
+        let told = 1200.0 / RESOLUTION;
+        assert_eq!((line.get(), line.is_settled()), (Some(told), true));
+        line.at_least(125e6);
+        (0..1000).for_each(|number| line.on_pair(1200.0, pair(number), true));
+        assert_eq!(line.get(), Some(125e6));
     }
 }
