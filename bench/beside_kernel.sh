@@ -9,7 +9,8 @@
 # back (TCP Small Queues), so that each other flow wins for a reason that no real path has.
 #
 # Prints a table: buffer in ms, the other flow, the foreground (Mbit/s, or requests per second and p99 in ms) and the other's
-# goodput in Mbit/s. In the environment BUFFERS names the buffers ("10 40 160"), RATE the rate, BUCKET the bucket of tokens ("15kb"). The foreground is measured from the third second of the other on. The path without queue takes next to
+# goodput in Mbit/s. In the environment BUFFERS names the buffers ("10 40 160"), RATE the rate, BUCKET the bucket of tokens ("15kb"), SEGMENTS
+# how many packets the kernel may hand on as one ("1"). The foreground is measured from the third second of the other on. The path without queue takes next to
 # no time. `kernel` in place of a transport is a second kernel CUBIC flow, and `none` nobody. Flags may follow a transport's
 # name: "ledbat --target 5ms".
 set -eu
@@ -32,8 +33,10 @@ if [ $# -gt 2 ]; then shift 2; else
 fi
 rate=${RATE:-50mbit}
 [ $foreground = redis ] && rate=${RATE:-100mbit}
-# At 1 Gbit/s the bucket must hold what passes between two of the kernel's timers.
+# At 1 Gbit/s the bucket must hold what passes between two of the kernel's timers, and packets that leave one by one cost a
+# kernel flow more processor than it has.
 bucket=${BUCKET:-15kb}
+segments=${SEGMENTS:-1}
 # The other flow is two seconds old when the foreground's measurement begins, and outlasts it.
 others=$((seconds + 4))
 left=bk-left-$$
@@ -62,7 +65,7 @@ ip -n "$middle" address add 10.77.0.1/24 dev left
 ip -n "$middle" address add 10.78.0.1/24 dev right
 ip -n "$right" address add 10.78.0.2/24 dev veth0
 for end in "$left veth0" "$middle left" "$middle right" "$right veth0"; do
-    set_link() { ip -n "$1" link set "$2" up gso_max_segs 1; }
+    set_link() { ip -n "$1" link set "$2" up gso_max_segs $segments; }
     # One packet at a time, as on a wire: a token bucket drops what is larger than its bucket.
     set_link $end
 done

@@ -460,8 +460,10 @@ fn seeds_are_named_once() {
     let vary = ["--vary", "seed=3,5", "--vary", "search.load=0.2,0.3"];
     let output = sweep(&vary);
     assert!(output.status.success(), "{}", stderr(&output));
-    let mut points: Vec<_> =
-        fs::read_dir(out.join("points")).unwrap().map(|point| point.unwrap().file_name()).collect();
+    let mut points: Vec<String> = fs::read_dir(out.join("points"))
+        .unwrap()
+        .map(|point| point.unwrap().file_name().into_string().unwrap())
+        .collect();
     points.sort();
     assert_eq!(
         points,

@@ -157,7 +157,7 @@ impl SharedNode {
         contract: &Contract,
         calls: bool,
     ) -> io::Result<Arc<SharedBundle>> {
-        let receive_buffer = self.flow().largest_receive_buffer;
+        let FlowSettings { receive_buffer, largest_receive_buffer, .. } = *self.flow();
         if receive_buffer < BundleClass::LEAST_WINDOW {
             let why = format!("a window of {receive_buffer} bytes is too small for a bundle, which needs 64 kB");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -167,7 +167,7 @@ impl SharedNode {
             max_streams: MAX_STREAMS,
             window_budget: WINDOW_BUDGET,
             max_unread: MAX_UNREAD,
-            receive_buffer,
+            receive_buffer: largest_receive_buffer,
         });
         let number = self.bundles.lock().next_number();
         Ok(SharedBundle::new(number, (peer, String::new()), multiplexer, BundleStatus::Calling, *contract))

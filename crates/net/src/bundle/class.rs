@@ -67,8 +67,8 @@ impl BundleClass {
                 "unread is {unread} bytes; it is at least {least} MiB, to which one stream's window grows"
             ));
         }
-        if self.flow.largest_receive_buffer < Self::LEAST_WINDOW {
-            let (window, least) = (self.flow.largest_receive_buffer, Self::LEAST_WINDOW / 1000);
+        if self.flow.receive_buffer < Self::LEAST_WINDOW {
+            let (window, least) = (self.flow.receive_buffer, Self::LEAST_WINDOW / 1000);
             return wrong(format!("window is {window} bytes; it is at least {least} kB"));
         }
         Ok(())

@@ -529,7 +529,9 @@ fn streams_fill_in_turns() {
     let mut multiplexer = Multiplexer::new(config(true));
     let streams: [StreamId; 8] = std::array::from_fn(|_| multiplexer.open(Vec::new()));
     let [fillers @ .., writer, late] = streams;
-    streams.iter().for_each(|stream| grant(&mut multiplexer, *stream, 1 << 30));
+    for stream in &streams {
+        grant(&mut multiplexer, *stream, 1 << 30);
+    }
     let mut said = multiplexer.produce();
     let mut amounts = BTreeMap::<StreamId, u64>::new();
     let mut asks = fillers.to_vec();
@@ -538,7 +540,7 @@ fn streams_fill_in_turns() {
             // It has waited for nothing yet.
             asks.insert(0, late);
         }
-        let written = multiplexer.write(writer, &[0; 64 << 10]).unwrap() as u64;
+        let written = multiplexer.write(writer, &vec![0; 64 << 10]).unwrap() as u64;
         *amounts.entry(writer).or_default() += written;
         // What is told fills, until enough waits. Then the transport takes all of it.
         while !asks.is_empty() {

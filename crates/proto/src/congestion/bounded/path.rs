@@ -272,7 +272,7 @@ mod tests {
     /// neither what is thought of the line at first, nor later.
     #[test]
     fn a_fast_line_is_not_taken_for_a_slow_one() {
-        let pair = |number: usize| if number % 10 == 0 { 500e-6 } else { 0.0 };
+        let pair = |number: usize| if number.is_multiple_of(10) { 500e-6 } else { 0.0 };
         let mut line = LineRate::default();
         (0..FIRST_PAIRS).for_each(|number| line.on_pair(1200.0, pair(number), true));
         let told = 1200.0 / RESOLUTION;
