@@ -152,8 +152,8 @@ pub(crate) struct FetchArgs {
     /// Largest IP packet in bytes that sources send, 576 to 65535
     #[arg(long, value_name = "BYTES", default_value_t = 1200, value_parser = flags::whole::<u16>(576..=65535))]
     mtu: u16,
-    /// Most bytes under way from all sources together: on long paths at least the rate times the round trip
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = buffer())]
+    /// Most bytes under way from all sources together: 512 KiB at first, more while they do not wait in queues
+    #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = buffer())]
     window: Bytes,
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -226,8 +226,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
 }
 
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
-    let (mtu, receive_buffer) = (arguments.mtu, arguments.window.0);
-    let flow = FlowSettings { mtu, receive_buffer, ..flow(arguments.weight) };
+    let flow = FlowSettings { mtu: arguments.mtu, ..flow(arguments.weight) }.with_receive_buffer(arguments.window.0);
     let (bind, overwrite) = (arguments.bind, arguments.overwrite);
     let called = called(&[&arguments.sources[..], &arguments.peers].concat());
     let settings = Settings { bind, overwrite, called, ..arguments.connection.settings(&flow)? };

@@ -250,7 +250,7 @@ pub(super) fn fetch_once(
     let symbol = settings.path_to(first).payload(settings.flow.mtu);
     let slots = (distinct.len() + peers.len()).min(MAX_SLOTS) as u8;
     // Of peers one sends at a time, or all are as good as sources.
-    let window = (settings.flow.receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
+    let window = (settings.flow.largest_receive_buffer / u64::from(slots)).min(u32::MAX.into()) as u32;
     let request = Request { symbol, slots, window };
     let config = request.config(&settings.flow, settings.path_to(first)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };

@@ -67,6 +67,8 @@ fn weight(bytes: &[u8], at: usize) -> Option<f64> {
     (LOW_WEIGHT..=MAX_WEIGHT).contains(&weight).then_some(weight)
 }
 
+/// Bytes that all sources together have under way at first.
+const FIRST_UNDER_WAY: u64 = 512 << 10;
 /// How a source must send its offer to a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
@@ -74,7 +76,7 @@ pub struct Request {
     pub symbol: u16,
     /// Slots: most sources that send at once.
     pub slots: u8,
-    /// Most bytes that this source may have in flight.
+    /// Most bytes that this source may have in flight, once it found that the path takes them.
     pub window: u32,
 }
 
@@ -83,6 +85,7 @@ impl Request {
     /// decoding costs more than sending.
     pub(super) fn config(self, flow: &FlowSettings, path: Path) -> Result<Arc<PushConfig>, FlowError> {
         let Self { symbol, slots, window } = self;
+        let first = FIRST_UNDER_WAY / u64::from(slots.max(1));
         let config = PushConfig {
             data_class: FlowSettings::class(flow.classes.data),
             ack_class: FlowSettings::class(flow.classes.control),
@@ -90,7 +93,8 @@ impl Request {
             slots,
             window: WeightedFairConfig { weight: flow.contract.weight, ..WeightedFairConfig::default() },
             rto: flow.rto(),
-            max_under_way: Some(window.into()),
+            max_under_way: Some(first.min(window.into())),
+            largest_under_way: Some(window.into()),
             claims: true,
             ..PushConfig::new(symbol, path.wire(flow.mtu))
         };

@@ -125,8 +125,12 @@ impl Others {
 const PAIR_GAIN: f64 = 0.02;
 /// The first estimate is the median of this many pairs.
 const FIRST_PAIRS: usize = 15;
-/// Hosts read packets that arrive within this time in one go, as if they had come at once. In seconds.
-const RESOLUTION: f64 = 50e-6;
+/// Packets less apart than this were read at once. In seconds.
+const AT_ONCE: f64 = 1e-6;
+/// Hosts read at once what arrives within about this time. In seconds.
+const READ_TOGETHER: f64 = 50e-6;
+/// So many pairs are remembered to know whether most are read at once.
+const MOST_COUNTED: i8 = 15;
 
 /// Payload that the line carries, in bytes per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -135,6 +139,8 @@ pub(super) struct LineRate {
     /// Rates of the first pairs, in rising order, and how many there are. All of them once a round has told the rate.
     first: [f64; FIRST_PAIRS],
     pairs: usize,
+    /// Above 0 if most pairs lately were read at once.
+    read_at_once: i8,
 }
 
 impl LineRate {
@@ -151,15 +157,16 @@ impl LineRate {
     /// this tells the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
     /// packets between the two lower it, hence a median.
     ///
-    /// A pair that came too close to be told apart shows that the line is fast, and counts as if it had just been told. If such pairs
-    /// did not count, the few that others' packets tear apart would decide on a fast line.
+    /// A pair that was read at once shows only that the line is fast. If such pairs did not count, the few that others' packets
+    /// tear apart would decide.
     pub(super) fn on_pair(&mut self, bytes: f64, seconds: f64, behind_queue: bool) {
-        let rate = bytes / seconds.max(RESOLUTION);
+        let read_at_once = seconds < AT_ONCE;
+        let rate = bytes / if read_at_once { READ_TOGETHER } else { seconds };
+        self.read_at_once = (self.read_at_once + if read_at_once { 1 } else { -1 }).clamp(-MOST_COUNTED, MOST_COUNTED);
         match &mut self.rate {
             Some(known) if self.pairs == FIRST_PAIRS => {
-                // On a faster line a pair tells only that it was torn.
-                let can_be_told = *known * RESOLUTION <= bytes;
-                if behind_queue && can_be_told {
+                let torn = self.read_at_once > 0 || read_at_once;
+                if behind_queue && !(torn && rate < *known) {
                     *known *= if rate > *known { 1.0 + PAIR_GAIN } else { 1.0 - PAIR_GAIN };
                 }
             }
@@ -275,7 +282,7 @@ mod tests {
         let pair = |number: usize| if number.is_multiple_of(10) { 500e-6 } else { 0.0 };
         let mut line = LineRate::default();
         (0..FIRST_PAIRS).for_each(|number| line.on_pair(1200.0, pair(number), true));
-        let told = 1200.0 / RESOLUTION;
+        let told = 1200.0 / READ_TOGETHER;
         assert_eq!((line.get(), line.is_settled()), (Some(told), true));
         line.at_least(125e6);
         (0..1000).for_each(|number| line.on_pair(1200.0, pair(number), true));

@@ -36,6 +36,8 @@ pub struct PushConfig {
     /// Most bytes of symbols that one source may have in flight, whatever its window. Symbols in flight when a block is
     /// complete were sent for nothing. `None`, the default, is no limit.
     pub max_under_way: Option<u64>,
+    /// What `max_under_way` may grow to while packets do not wait: a long path takes more. `None`, the default: it does not grow.
+    pub largest_under_way: Option<u64>,
     /// How long a source waits for any acknowledgement.
     pub rto: RtoBounds,
     /// A source that receives nothing for this long stops until the next order. Default 10 s.
@@ -79,6 +81,7 @@ impl PushConfig {
             reorder_threshold: 3,
             window: WeightedFairConfig::default(),
             max_under_way: None,
+            largest_under_way: None,
             rto: RtoBounds::default(),
             give_up: Span::from_secs(10),
             report: Span::from_ms(50),

@@ -50,6 +50,7 @@
 //!   again all the same. One and a half blocks' usual part are left alone, because a source may have that much in flight.
 //!   While it receives nothing, it asks every 5 ms.
 
+mod allowance;
 mod config;
 mod controller;
 mod message;

@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::allowance::Allowance;
 use super::config::{OPEN_BLOCKS, PushConfig};
 use super::message::{Order, PushRequest, ToController, ToSource};
 use super::partition::{MAX_SYMBOL, Partition};
@@ -80,6 +81,7 @@ struct Source {
     share: Option<u32>,
     window: WeightedFair,
     flight: Flight,
+    allowance: Allowance,
     rtt: RttEstimator,
     /// Largest packet number acknowledged, and which packets before it were.
     acked: Option<(u64, u32)>,
@@ -133,6 +135,7 @@ impl PushSource {
             share: None,
             window: WeightedFair::new(config.window, config.symbol),
             flight: Flight::new(config.reorder_threshold),
+            allowance: Allowance::new(config.max_under_way, config.largest_under_way),
             rtt: RttEstimator::new(&config.rto),
             acked: None,
             marks: 0,
@@ -364,6 +367,7 @@ impl Source {
         if let Some(Sent { at, message: block, .. }) = answered {
             let sample = now.since(at);
             self.rtt.sample(&self.config.rto, sample);
+            self.allowance.on_sample(number, self.flight.next_number(), sample);
             rtt = Some(sample);
             let claims = self.config.claims;
             if let Some(block) = self.open_block(block).filter(|block| block.needed_at <= number) {
@@ -547,9 +551,9 @@ impl Transport for PushSource {
     #[inline]
     fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         let source = &mut *self.0;
-        let limit = source.window.window().min(source.config.max_under_way.unwrap_or(u64::MAX));
+        let under_way = source.segments(source.flight.under_way());
         // One packet is always let go.
-        let full = source.segments(source.flight.under_way()) >= limit.max(1);
+        let full = under_way >= source.window.window().max(1) || under_way > 0 && source.allowance.is_full(under_way);
         if source.phase != Phase::Active || full {
             return None;
         }
