@@ -39,25 +39,7 @@ bucket=${BUCKET:-15kb}
 segments=${SEGMENTS:-1}
 # The other flow is two seconds old when the foreground's measurement begins, and outlasts it.
 others=$((seconds + 4))
-left=bk-left-$$
-middle=bk-middle-$$
-right=bk-right-$$
-logs=$(mktemp -d)
-
-cleanup() {
-    for name in "$left" "$middle" "$right"; do
-        ip netns pids "$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
-        ip netns delete "$name" 2>/dev/null || true
-    done
-    rm -rf "$logs"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-for name in "$left" "$middle" "$right"; do
-    ip netns add "$name"
-    ip -n "$name" link set lo up
-done
+. "$(dirname "$0")/three_hosts.sh"
 ip link add veth0 netns "$left" type veth peer name left netns "$middle"
 ip link add veth0 netns "$right" type veth peer name right netns "$middle"
 ip -n "$left" address add 10.77.0.2/24 dev veth0

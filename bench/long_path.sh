@@ -10,41 +10,23 @@
 set -eu
 
 pliant=${1:?"usage: long_path.sh PLIANT"}
-left=lp-left-$$
-middle=lp-middle-$$
-right=lp-right-$$
-folder=$(mktemp -d)
-
-cleanup() {
-    for name in "$left" "$middle" "$right"; do
-        ip netns pids "$name" 2>/dev/null | xargs -r kill 2>/dev/null || true
-        ip netns delete "$name" 2>/dev/null || true
-    done
-    rm -rf "$folder"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
-
-for name in "$left" "$middle" "$right"; do
-    ip netns add "$name"
-    ip -n "$name" link set lo up
-done
+. "$(dirname "$0")/three_hosts.sh"
 attach() { # NAMESPACE NUMBER
     ip link add "port$2" netns "$middle" type veth peer name veth0 netns "$1"
     ip -n "$1" address add "10.79.0.$2/24" dev veth0
     ip -n "$1" link set veth0 gso_max_segs 1 up
     ip -n "$middle" link set "port$2" up
-    cat >>"$folder/plan.toml" <<PORT
+    cat >>"$logs/plan.toml" <<PORT
 [[port]]
 interface = "port$2"
 addresses = ["10.79.0.$2", "$(ip netns exec "$1" cat /sys/class/net/veth0/address)"]
 delay = "${DELAY:-50ms}"
 PORT
 }
-printf 'rate = "%s"\nqueues = { plan = "drop-tail", limit = "2MB" }\n' "${RATE:-200Mbit/s}" >"$folder/plan.toml"
+printf 'rate = "%s"\nqueues = { plan = "drop-tail", limit = "2MB" }\n' "${RATE:-200Mbit/s}" >"$logs/plan.toml"
 attach "$left" 1
 attach "$right" 2
-ip netns exec "$middle" "$pliant" switch "$folder/plan.toml" >/dev/null 2>&1 &
+ip netns exec "$middle" "$pliant" switch "$logs/plan.toml" >/dev/null 2>&1 &
 sleep 1
 from() { ip netns exec "$left" "$@"; }
 to() { ip netns exec "$right" "$@"; }
@@ -59,8 +41,8 @@ to "$pliant" recv --discard --plain --testbed --quiet --listen 10.79.0.2:7410 >/
 sleep 1
 echo "send: $(from "$pliant" send --for 10s 10.79.0.2:7410 --plain --testbed --quiet --json --transport cubic |
     json '1000 * json.load(sys.stdin)["gbit_per_s"]')"
-head -c 100000000 /dev/urandom >"$folder/file"
-from "$pliant" offer "$folder/file" --listen 10.79.0.1:7420 --plain --testbed >/dev/null 2>&1 &
+head -c 100000000 /dev/urandom >"$logs/file"
+from "$pliant" offer "$logs/file" --listen 10.79.0.1:7420 --plain --testbed >/dev/null 2>&1 &
 sleep 2
 echo "fetch: $(to "$pliant" fetch 10.79.0.1:7420 --plain --testbed --quiet --discard --json |
     json '1000 * json.load(sys.stdin)["gbit_per_s"]')"

@@ -79,6 +79,19 @@ def scenario(small):
     return small.set("duration", "10ms")
 
 
+def planned(scenario, seeds, out):
+    """A sweep, and the points that are due of it."""
+    plan = _pliant.SweepPlan(scenario, VARY, seeds, out, 1)
+    return plan, [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+
+
+def run_on(cluster, workers, points, out, **calls):
+    """Runs points on a cluster once it has so many workers."""
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(workers, timeout=TIMEOUT)
+        dask_sweep.run_points(client, points, out, **calls)
+
+
 def test_two_of_four_workers_killed_and_the_results_are_the_local_ones(cluster, scenario, tmp_path):
     workers = [cluster.worker() for _ in range(4)]
     local = pliant.sweep(scenario, vary=VARY, seeds=6, out=tmp_path / "local")
@@ -91,11 +104,8 @@ def test_two_of_four_workers_killed_and_the_results_are_the_local_ones(cluster, 
             victim.kill()
             killed.append(victim)
 
-    plan = _pliant.SweepPlan(scenario, VARY, 6, tmp_path / "cluster-out", 1)
-    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
-    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
-        client.wait_for_workers(4, timeout=TIMEOUT)
-        dask_sweep.run_points(client, points, tmp_path / "cluster-out", progress=kill)
+    plan, points = planned(scenario, 6, tmp_path / "cluster-out")
+    run_on(cluster, 4, points, tmp_path / "cluster-out", progress=kill)
     plan.write_table()
     assert len(killed) == 2 and seen == list(range(1, 25)), "written as they finish, each once"
     assert contents(tmp_path / "cluster-out") == contents(tmp_path / "local")
@@ -115,11 +125,8 @@ def test_a_sweep_that_loses_every_worker_says_so_and_waits_for_others(cluster, s
         if "no worker is left" in text:
             cluster.worker()
 
-    plan = _pliant.SweepPlan(scenario, VARY, 2, tmp_path / "out", 1)
-    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
-    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
-        client.wait_for_workers(1, timeout=TIMEOUT)
-        dask_sweep.run_points(client, points, tmp_path / "out", progress=kill, say=say)
+    plan, points = planned(scenario, 2, tmp_path / "out")
+    run_on(cluster, 1, points, tmp_path / "out", progress=kill, say=say)
     plan.write_table()
     left, again = said
     assert left.startswith("no worker is left; 5 of 8 runs are missing; waiting for workers")
@@ -137,13 +144,8 @@ def test_workers_that_cannot_run_the_points_are_none(cluster, scenario, tmp_path
         if "no worker is left" in text:
             cluster.worker()
 
-    plan = _pliant.SweepPlan(scenario, VARY, 2, tmp_path / "out", 1)
-    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
-    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=TIMEOUT)
-        dask_sweep.run_points(
-            client, points, tmp_path / "out", progress=lambda *_: workers and workers.pop().kill(), say=say
-        )
+    _, points = planned(scenario, 2, tmp_path / "out")
+    run_on(cluster, 2, points, tmp_path / "out", progress=lambda *_: workers and workers.pop().kill(), say=say)
     refused, left, again = said
     assert "is refused" in refused and again == "there are workers again: 1"
     assert left.startswith("no worker is left but 1 that cannot run them; 7 of 8 runs are missing")
@@ -163,8 +165,7 @@ def test_a_scheduler_that_goes_away_ends_the_sweep_and_what_finished_is_kept(clu
         if over == 3:
             cluster.processes[0].kill()
 
-    plan = _pliant.SweepPlan(scenario, VARY, 4, tmp_path / "out", 1)
-    points = [dask_sweep.Point.of_plan(plan, index) for index in plan.due()]
+    plan, points = planned(scenario, 4, tmp_path / "out")
     with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
         with pytest.raises(dask_sweep.ClusterLost) as raised:
             dask_sweep.run_points(client, points, tmp_path / "out", progress=kill)

@@ -34,7 +34,14 @@ impl Allowance {
     }
 
     /// Packet `number` was answered after `rtt`; the next new one will be `next`.
+    #[inline]
     pub(super) fn on_sample(&mut self, number: u64, next: u64, rtt: Span) {
+        if self.first < self.most {
+            self.judge(number, next, rtt);
+        }
+    }
+
+    fn judge(&mut self, number: u64, next: u64, rtt: Span) {
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         let lately = self.lately.map_or(rtt, |lately| lately.min(rtt));
         (self.least, self.lately) = (Some(least), Some(lately));

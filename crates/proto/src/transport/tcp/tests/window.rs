@@ -127,39 +127,37 @@ fn a_window_grows_on_a_long_path() {
     assert!(asked > 0);
 }
 
+/// The largest window that a receiver grants which gets `segments` segments, one each `gap` microseconds, whose sender says of each
+/// that it waited.
+fn largest_window(config: TcpConfig, segments: u64, gap: u64) -> Option<u64> {
+    let mut receiver = End::new(TcpReceiver::new(Arc::new(config)));
+    for segment in 0..segments {
+        let (seq, flags) = (segment * MSS, DataFlags::WINDOW_FULL);
+        let body = Body::Data { seq, sent_at: Instant::ZERO, len: MSS as u16, flags };
+        receiver.feed(Input::Packet(
+            us(gap * segment),
+            Packet::new(TrafficClass::new(0), 1040, body),
+            SackBlocks::EMPTY,
+        ));
+    }
+    let windows = receiver.sent.iter().filter_map(|sent| match sent.packet.body() {
+        Body::Ack { window, .. } => Some(u64::from(window) * 256),
+        _ => None,
+    });
+    windows.max()
+}
+
 /// Where a window's bytes take less than 5 ms it stays small: nobody asks, and a receiver that is asked looks at the time.
 #[test]
 fn a_window_stays_small_on_a_short_path() {
     let grows = TcpConfig { receive_buffer: Some(1 << 20), largest_receive_buffer: Some(8 << 20), ..config() };
     assert_eq!(on_a_path_of(500, &grows).1, 0);
-    let mut receiver = End::new(TcpReceiver::new(Arc::new(grows)));
-    let mut window = 0;
-    for segment in 0..20_000 {
-        let body =
-            Body::Data { seq: segment * MSS, sent_at: Instant::ZERO, len: MSS as u16, flags: DataFlags::WINDOW_FULL };
-        let packet = Packet::new(TrafficClass::new(0), 1040, body);
-        receiver.feed(Input::Packet(us(4 * segment), packet, SackBlocks::EMPTY));
-        if let Some(Body::Ack { window: field, .. }) = receiver.sent.last().map(|sent| sent.packet.body()) {
-            window = window.max(u64::from(field) * 256);
-        }
-    }
-    assert_eq!(window, 1 << 20);
+    assert_eq!(largest_window(grows, 20_000, 4), Some(1 << 20));
 }
 
 /// Whoever lies about waiting gets the largest window, and no more.
 #[test]
 fn a_window_grows_to_its_bound() {
     let grows = TcpConfig { receive_buffer: Some(4096), largest_receive_buffer: Some(10_000), ..config() };
-    let mut receiver = End::new(TcpReceiver::new(Arc::new(grows)));
-    for segment in 0..100 {
-        let body =
-            Body::Data { seq: segment * MSS, sent_at: Instant::ZERO, len: MSS as u16, flags: DataFlags::WINDOW_FULL };
-        let packet = Packet::new(TrafficClass::new(0), 1040, body);
-        receiver.feed(Input::Packet(us(10_000 * segment), packet, SackBlocks::EMPTY));
-    }
-    let fields = receiver.sent.iter().filter_map(|sent| match sent.packet.body() {
-        Body::Ack { window, .. } => Some(u64::from(window) * 256),
-        _ => None,
-    });
-    assert_eq!(fields.max(), Some(10_000 / 256 * 256));
+    assert_eq!(largest_window(grows, 100, 10_000), Some(10_000 / 256 * 256));
 }
