@@ -29,7 +29,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     /// An object arrives exactly once and whole, whatever sources die, join, come back or flood, whatever is lost, and
-    /// whatever becomes of the controller's messages; as long as one source lives in the end.
+    /// whatever becomes of the controller's messages; as long as one source lives in the end. Where a third of all packets
+    /// is lost each way, the last source's timer may double to a minute: 1,000 s leave time for that.
     #[test]
     fn an_object_arrives_whole(
         places in prop::collection::vec(any_place(), 1..5),
@@ -47,7 +48,7 @@ proptest! {
         let places: Vec<Place> = core::iter::once(survivor).chain(places.iter().copied()).collect();
         let mut world = World::new(config, bytes, &places, Weighting::Remaining { priority: 0 }, seed);
         world.control = control;
-        prop_assert!(world.run(at_ms(100_000)).is_some(), "complete");
+        prop_assert!(world.run(at_ms(1_000_000)).is_some(), "complete");
         prop_assert_eq!(world.delivered, bytes);
     }
 }
