@@ -107,7 +107,7 @@ impl ReflexSettings {
         let Self { interval, warmup, measure, exploit, clock_offset, .. } = *self;
         let config = ReflexConfig { interval, warmup, measure, exploit, contract, give_way };
         config.check().map_err(|why| (culprit(why), why.to_string()))?;
-        if contract.min_delivery < 1.0 && has_endless_flows(&group.traffic) {
+        if contract.min_delivery < 1.0 && group.traffic.has_endless_flows() {
             let why = "below 1 needs flows whose size is known, and some here have no end";
             return Err(("contract.min_delivery".to_owned(), why.to_owned()));
         }
@@ -182,13 +182,4 @@ fn only_queue<'q>(class: u8, traffic: &TrafficSpec, low: u8, queues: &[(&str, &'
     let all = queues.iter().all(|(_, plan)| shared(plan).is_some());
     let (_, first) = queues.first().filter(|_| all)?;
     shared(first).map(|queue| first.queue[queue].name.as_str())
-}
-
-/// Whether some flows have no end.
-fn has_endless_flows(traffic: &TrafficSpec) -> bool {
-    match traffic {
-        TrafficSpec::Flows(spec) => spec.flows.iter().any(|flow| flow.size.is_none()),
-        TrafficSpec::Permutation(spec) => spec.size.is_none() && spec.workload.is_none(),
-        _ => false,
-    }
 }

@@ -151,8 +151,8 @@ queues.queue = [{ name = "high", classes = [0], limit = "1MB" }, { name = "low",
 #[test]
 fn a_group_that_is_not_measured_is_named() {
     let text = SMALL.replace("kind = \"incast\"\nsize = \"100kB\"\nperiod = \"500us\"", "kind = \"permutation\"");
-    assert_eq!(resolve(&text).unwrap().warnings, Vec::<String>::new());
-    let warnings = set(&text, &["warmup=100us"]).unwrap().warnings;
+    assert_eq!(set(&text, &["host_jitter=0s"]).unwrap().warnings, Vec::<String>::new());
+    let warnings = set(&text, &["host_jitter=0s", "warmup=100us"]).unwrap().warnings;
     assert!(warnings[0].starts_with("small.toml:16: `traffic.backup`: all its flows start before"), "{warnings:?}");
     assert_eq!(warnings.len(), 1);
 }
@@ -554,6 +554,22 @@ fn hosts_in_step_at_a_tail_drop_queue_are_warned_of() {
     for change in ["host_jitter=1us", "host_jitter=0s", "queues.ecn={threshold='65 packets', not_ect='pass'}"] {
         assert_eq!(warnings(&[change]), [""; 0], "{change}");
     }
+}
+
+/// So are flows without an end at a marking threshold, unless they end, or a link is slower than their hosts'.
+#[test]
+fn hosts_in_step_at_a_marking_threshold_are_warned_of() {
+    let text = "duration = '1ms'\n[topology]\nkind = 'dumbbell'\npairs = 2\nedge_link = { rate = '10Gbit/s', delay = '1us' }\n\
+                bottleneck_link = { rate = '10Gbit/s', delay = '1us' }\n[traffic.a]\nkind = 'permutation'\n\
+                transport = 'dctcp'\n";
+    let warnings = |changes: &[&str]| set(text, changes).unwrap().warnings;
+    let in_step = warnings(&[]);
+    assert!(in_step.len() == 1 && in_step[0].contains("`queues`: \"shared\" marks from a threshold on"), "{in_step:?}");
+    for change in ["host_jitter=1us", "host_jitter=0s", "traffic.a.size=1MB", "topology.edge_link.rate=40Gbit/s"] {
+        assert_eq!(warnings(&[change]), [""; 0], "{change}");
+    }
+    let beside = format!("{text}[traffic.b]\nkind = 'permutation'\nsize = '1MB'\ntransport = 'dctcp'\n");
+    assert_eq!(resolve(&beside).unwrap().warnings.len(), 1);
 }
 
 /// A queue that marks drops what cannot be marked at the same threshold, which whoever compares LEDBAT++ or CUBIC with

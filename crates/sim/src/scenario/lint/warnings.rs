@@ -78,22 +78,49 @@ fn neighbours(document: &Document, resolved: &Resolved) -> Vec<KeyError> {
     resolved.spec.traffic.iter().filter_map(oddity).collect()
 }
 
-/// Flows that hear of congestion by losses alone, at queues that drop by their tail, from hosts exactly in step.
+/// Hosts exactly in step where that decides which flows hear of congestion.
 fn in_step(resolved: &Resolved) -> Option<String> {
-    let spec = &resolved.spec;
-    if spec.host_jitter.is_some() {
+    if resolved.spec.host_jitter.is_some() {
         return None;
     }
-    let fills_queues = |group: &&GroupSpec| group.keys.transport.traits().fills_queues;
-    let tail_drop = spec.traffic.values().filter(fills_queues).find_map(|group| {
-        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
-        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(&queue.name)
-    })?;
+    let (name, why) = tail_drop_in_step(resolved).or_else(|| marks_in_step(resolved))?;
     resolved.traffic().ok()?.nth(1)?;
     Some(format!(
-        "\"{tail_drop}\" drops by its tail, and hosts are exactly in step: every tie falls to the same flows (phase \
-         effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
+        "\"{name}\" {why} (phase effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
     ))
+}
+
+fn fills_queues(group: &GroupSpec) -> bool {
+    group.keys.transport.traits().fills_queues
+}
+
+/// Flows that hear of congestion by losses alone, at queues that drop by their tail.
+fn tail_drop_in_step(resolved: &Resolved) -> Option<(&str, &'static str)> {
+    let spec = &resolved.spec;
+    let queue = spec.traffic.values().filter(|group| fills_queues(group)).find_map(|group| {
+        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
+        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(queue)
+    })?;
+    Some((&queue.name, "drops by its tail, and hosts are exactly in step: every tie falls to the same flows"))
+}
+
+/// Flows without an end at a marking threshold, where packets come as evenly as they leave: two equal flows of DCTCP share a
+/// link by 7.2 to 2.3. Behind a link that is slower than the hosts' they share it evenly. Flows that come and go beside
+/// them change little.
+fn marks_in_step(resolved: &Resolved) -> Option<(&str, &'static str)> {
+    let spec = &resolved.spec;
+    let slower = resolved.topology.links().iter().any(|link| link.rate < resolved.fabric.host_rate);
+    if slower {
+        return None;
+    }
+    let endless = |group: &&GroupSpec| fills_queues(group) && group.keys.traffic.has_endless_flows();
+    let queue = spec.traffic.values().filter(endless).find_map(|group| {
+        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
+        (queue.ecn != EcnSpec::Off).then_some(queue)
+    })?;
+    let why = "marks from a threshold on, and hosts are exactly in step: of two flows without an end one may keep three \
+               times the other's rate";
+    Some((&queue.name, why))
 }
 
 const UNMEASURED: &str =
