@@ -19,6 +19,12 @@ def inside(namespace, *words):
     return ["ip", "netns", "exec", namespace, *[str(word) for word in words]]
 
 
+def add_namespace(name):
+    """A network namespace whose TCP is CUBIC, as Linux ships it, whatever this machine's own is."""
+    run("ip", "netns", "add", name)
+    run(*inside(name, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic"))
+
+
 def until(what, condition):
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -58,12 +64,12 @@ class Star:
     def __enter__(self):
         self.remove()
         bridge = f"{self.prefix}-bridge"
-        run("ip", "netns", "add", bridge)
+        add_namespace(bridge)
         run("ip", "-n", bridge, "link", "add", "bridge", "type", "bridge")
         run("ip", "-n", bridge, "link", "set", "bridge", "up")
         for index, rate in enumerate(self.rates):
             namespace, port = self.namespace(index), f"port{index}"
-            run("ip", "netns", "add", namespace)
+            add_namespace(namespace)
             run("ip", "link", "add", "eth", "netns", namespace, "type", "veth", "peer", "name", port, "netns", bridge)
             run("ip", "-n", bridge, "link", "set", port, "master", "bridge", "up")
             run("ip", "-n", namespace, "address", "add", f"{self.address(index)}/24", "dev", "eth")

@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from hosts import PATIENCE, inside, resident_bytes, run, until
+from hosts import PATIENCE, add_namespace, inside, resident_bytes, run, until
 
 # Of this process, so that runs beside each other do not meet.
 NEAR, FAR = f"pliant-near-{os.getpid()}", f"pliant-far-{os.getpid()}"
@@ -121,7 +121,7 @@ class World:
 
     def __enter__(self):
         for namespace in (NEAR, FAR):
-            run("ip", "netns", "add", namespace)
+            add_namespace(namespace)
         run("ip", "link", "add", "pliant-veth", "netns", NEAR, "type", "veth", "peer", "name", "pliant-veth", "netns", FAR)
         for namespace, address in ((NEAR, NEAR_ADDRESS), (FAR, FAR_ADDRESS)):
             run("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", "pliant-veth")

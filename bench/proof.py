@@ -49,7 +49,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from hosts import PATIENCE, inside, quantile, run, until, write_section
+from hosts import PATIENCE, add_namespace, inside, quantile, run, until, write_section
 
 ROOT = Path(__file__).resolve().parent.parent
 NEAR, MIDDLE, FAR = "pliant-proof-near", "pliant-proof-middle", "pliant-proof-far"
@@ -201,7 +201,7 @@ class World:
     def build(self):
         self.remove()
         for namespace in (NEAR, MIDDLE, FAR):
-            run("ip", "netns", "add", namespace)
+            add_namespace(namespace)
         for namespace, net in ((NEAR, 1), (FAR, 2)):
             run("ip", "link", "add", "wire", "netns", namespace, "type", "veth", "peer", "name", f"wire{net}", "netns", MIDDLE)
             run("ip", "-n", namespace, "address", "add", f"10.212.{net}.1/24", "dev", "wire")
@@ -612,8 +612,6 @@ def section(record):
                   "| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
         lines += ["| " + " | ".join(row["cells"]) + " |" for row in link["rows"]]
         lines += below(link["rows"])
-    if "kernel_tcp" in record:
-        lines += ["", f"TCP of the kernel, also that of redis, has the congestion control `{record['kernel_tcp']}`."]
     return "\n".join([*lines, "", "![Background rate and foreground latency](proof.svg)", "", MARKS[1]])
 
 
@@ -691,7 +689,6 @@ def main():
                 "redis": ("redis-server", "--version"), "restic": ("restic", "version"), "rsync": ("rsync", "--version")}
     record = {"seed": arguments.seed, "step_seconds": arguments.step, "kernel": platform.release(), "queue_ms": QUEUE_MS,
               "foreground_share": FOREGROUND_SHARE, "floor_share": FLOOR_SHARE, "processors": os.cpu_count(),
-              "kernel_tcp": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(encoding="ascii").strip(),
               "versions": {name: version(*words) for name, words in programs.items() if shutil.which(words[0])},
               "links": links}
     if arguments.record:

@@ -18,5 +18,7 @@ trap 'exit 130' INT TERM
 
 for name in "$left" "$middle" "$right"; do
     ip netns add "$name"
+    # As Linux ships it, whatever this machine's own is.
+    ip netns exec "$name" sysctl -qw net.ipv4.tcp_congestion_control=cubic
     ip -n "$name" link set lo up
 done

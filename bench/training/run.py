@@ -32,7 +32,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from hosts import inside, quantile, run, until, write_section
+from hosts import add_namespace, inside, quantile, run, until, write_section
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS, LOAD = 4, 4
@@ -86,11 +86,11 @@ class World:
             raise
 
     def begin(self):
-        run("ip", "netns", "add", self.namespace("switch"))
+        add_namespace(self.namespace("switch"))
         plan = [f'rate = "{self.mbit}Mbit/s"', 'queues = { plan = "shared" }']
         for host in range(WORKERS + 1):
             name = self.namespace(host)
-            run("ip", "netns", "add", name)
+            add_namespace(name)
             run("ip", "link", "add", "eth", "netns", name, "type", "veth", "peer", "name", f"port{host}", "netns",
                 self.namespace("switch"))
             run("ip", "-n", self.namespace("switch"), "link", "set", f"port{host}", "up")

@@ -9,6 +9,7 @@
 const { Kafka, CompressionTypes, Partitioners, logLevel } = require("kafkajs")
 
 const PARTITIONS = 3
+const PATIENCE = 30_000
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
 
 async function produce(kafka, topic, codec) {
@@ -21,6 +22,18 @@ async function produce(kafka, topic, codec) {
     await producer.send({ topic, messages, compression: CODECS[codec], acks: -1 })
   }
   await producer.disconnect()
+}
+
+// The commit at `disconnect` is lost if the group's coordinator moves to another broker just then. Whoever needs it tries again.
+async function commit(consumer, offsets) {
+  if (!offsets.length) return
+  for (const ends = Date.now() + PATIENCE; ; await new Promise((resolve) => setTimeout(resolve, 500))) {
+    try {
+      return await consumer.commitOffsets(offsets)
+    } catch (error) {
+      if (Date.now() > ends) throw error
+    }
+  }
 }
 
 async function consume(kafka, topic, seconds, ends) {
@@ -45,6 +58,9 @@ async function consume(kafka, topic, seconds, ends) {
       },
     }).catch(reject)
   })
+  // Where the last records were left out, the client itself knows better how far it is.
+  const whole = next.map((at, partition) => ({ topic, partition, offset: String(at) }))
+  await commit(consumer, whole.filter(({ offset, partition }) => Number(offset) >= ends[partition]))
   await consumer.disconnect()
   const admin = kafka.admin()
   await admin.connect()
