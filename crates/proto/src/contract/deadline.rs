@@ -3,8 +3,9 @@
 //!
 //! The flow *aims* at being done a tenth of its time early ([`RESERVE`]). The rate that it needs is what is left of it over
 //! the time that is left until then. As long as a normal flow would have more, it keeps the needed rate and no more, and
-//! gives way beyond it. What it takes while others are away lowers the needed rate for later. From the aim on, and whenever
-//! it needs more than a normal flow has, it is a normal flow.
+//! gives way beyond it. What it takes while others are away lowers the needed rate for later. What it lacks, as a normal flow
+//! had less for a while, it needs within two windows ([`CATCH_UP`]): spread over all the time that is left, it would add up.
+//! From the aim on, and whenever it needs more than a normal flow has, it is a normal flow.
 //!
 //! The span is cut into 32 windows. A flow that was a normal one for two of them in a row, and would be
 //! late at the rate that it had in these and in the last of them, is *pressed*: it is a normal flow to its end. If after as
@@ -20,6 +21,8 @@ pub const RESERVE: u64 = 10;
 const WINDOWS: u64 = 32;
 /// So many in a row must have passed as a normal flow before it is pressed, and then before it is said to be late.
 const FULL_WINDOWS: u32 = 2;
+/// What a flow lacks of the needed rate it needs within so many windows.
+const CATCH_UP: u64 = 2;
 /// The rate grows if that of the last window is so many times that of the one before.
 const GROWING: f64 = 1.1;
 
@@ -48,6 +51,8 @@ pub struct FlowDeadline {
     max_rate: Option<Rate>,
     aim: Instant,
     until: Instant,
+    /// When the flow last had all that it needed, and how many bytes were across then.
+    even: (Instant, u64),
     /// Length of a window.
     window: Span,
     /// When the current window ends.
@@ -77,6 +82,7 @@ impl FlowDeadline {
             max_rate,
             aim: now.after(span.minus(span.divided_by(RESERVE))),
             until: now.after(span),
+            even: (now, 0),
             window,
             ends: now.after(window),
             full_since: (now, 0),
@@ -112,9 +118,20 @@ impl FlowDeadline {
         } else if self.pressed || now >= self.aim {
             Need::Normal
         } else {
-            let bits = 8.0 * left as f64 / self.aim.since(now).as_secs_f64();
-            Need::AtLeast(Rate::from_bits_per_sec(libm::ceil(bits) as u64))
+            let spread = left as f64 / self.aim.since(now).as_secs_f64();
+            let (planned, lacking) = self.plan(now, across);
+            let caught_up = planned + lacking / self.window.times(CATCH_UP).as_secs_f64();
+            Need::AtLeast(Rate::from_bits_per_sec(libm::ceil(8.0 * spread.max(caught_up)) as u64))
         }
+    }
+
+    /// Bytes per second that the flow needed when it last had all that it needed, and the bytes that it lacks since.
+    fn plan(&self, now: Instant, across: u64) -> (f64, f64) {
+        let (since, before) = self.even;
+        let left = self.bytes.saturating_sub(before) as f64;
+        let planned = left / self.aim.since(since).max(Span::from_ns(1)).as_secs_f64();
+        let lacking = before as f64 + planned * now.since(since).as_secs_f64() - across as f64;
+        if lacking > 0.0 { (planned, lacking) } else { (0.0, 0.0) }
     }
 
     /// Hears at `now` that `across` bytes are at the receiver, and what a normal flow would have, if that is known. Tells if
@@ -130,6 +147,9 @@ impl FlowDeadline {
             Need::Nothing => false,
         };
         self.full &= is_normal;
+        if now < self.aim && self.plan(now, across).1 == 0.0 {
+            self.even = (now, across);
+        }
         let left_time = self.until.since(now);
         let too_slow = self.max_rate.is_some_and(|most| most.time_for(left) > left_time);
         if too_slow || now >= self.until {
@@ -208,6 +228,20 @@ mod tests {
         assert_eq!(deadline.need(at(30.0), 45_000_000), Need::AtLeast(mbit(6)));
         assert_eq!(deadline.need(at(90.0), 89_999_999), Need::Normal);
         assert_eq!(deadline.need(at(90.0), 90_000_000), Need::Nothing);
+    }
+
+    /// What a flow lacks it needs within two windows. 90 MB in 100 s need 8 Mbit/s; with none of it across after 1 s it lacks 1 MB,
+    /// for which two windows of 100/32 s need 1.28 Mbit/s more. Spread over the 89 s that are left it would be 0.09.
+    #[test]
+    fn what_is_lacking_is_needed_soon() {
+        let mut deadline = FlowDeadline::new(Instant::ZERO, 90_000_000, Span::from_secs(100), None);
+        deadline.observe(at(1.0), 0, Some(mbit(100)));
+        assert_eq!(deadline.need(at(1.0), 0), Need::AtLeast(Rate::from_bits_per_sec(9_280_000)));
+        // With all that it lacked across it needs what it did, and with more less than that.
+        assert_eq!(deadline.need(at(10.0), 10_000_000), Need::AtLeast(mbit(8)));
+        deadline.observe(at(10.0), 30_000_000, Some(mbit(100)));
+        assert_eq!(deadline.need(at(10.0), 30_000_000), Need::AtLeast(mbit(6)));
+        assert_eq!(deadline.need(at(50.0), 60_000_000), Need::AtLeast(mbit(6)), "a new plan from then on");
     }
 
     /// A flow that starts later counts from then.

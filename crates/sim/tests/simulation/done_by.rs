@@ -176,12 +176,13 @@ transport = "kernel"
     (text, stream)
 }
 
+const NORMAL: [&str; 2] = ["traffic.background.transport=cubic", "traffic.background.contract={ min_share = 1.0 }"];
+
 /// What became of a random scenario: seconds that a normal flow takes, the time that was given, and the seconds that it took.
 fn outcome(number: u64) -> Option<(f64, f64, Option<f64>, Option<f64>)> {
     let (text, mut stream) = random(number);
-    let normal = ["traffic.background.transport=cubic", "traffic.background.contract={ min_share = 1.0 }"];
     // A perfect scheduler that takes no more than a normal flow's part can be as fast as that, and no faster.
-    let best = taken(&run_resolved(&resolve_with(&text, &normal)))?;
+    let best = taken(&run_resolved(&resolve_with(&text, &NORMAL)))?;
     let given = best / 0.9 * (1.0 + 2.0 * stream.unit() * stream.unit());
     if given > 100.0 {
         return None;
@@ -192,15 +193,21 @@ fn outcome(number: u64) -> Option<(f64, f64, Option<f64>, Option<f64>)> {
     Some((best, given, taken(&result), said))
 }
 
+/// Whether a normal flow that starts 50 ms later is done in that time.
+fn a_later_normal_flow_keeps(number: u64, given: f64) -> bool {
+    let text = random(number).0.replace("start = \"1s\"", "start = \"1050ms\"");
+    taken(&run_resolved(&resolve_with(&text, &NORMAL))).is_some_and(|took| took <= given)
+}
+
 /// Of random networks in which a normal flow is done with a tenth of the time to spare, how many are kept. The goal, written
 /// before the first run, is all of them, and it is not met by all seeds (docs/results/bounded.md): what is held here is that nine in ten are.
-/// `PLIANT_DONE_BY=1000..1060` runs others.
+/// `PLIANT_DONE_BY=1000..1060` runs others, and tells in which of them a normal flow that starts 50 ms later would be late itself.
 #[test]
 fn what_a_perfect_scheduler_keeps_is_kept() {
     let asked = std::env::var("PLIANT_DONE_BY").ok();
     let ends = asked.as_deref().and_then(|text| text.split_once("..")).map(|(from, to)| [from, to].map(str::parse));
     let [from, to] = ends.map_or([0, 6], |ends| ends.map(|end| end.expect("PLIANT_DONE_BY is FROM..TO")));
-    let (mut count, mut failed, mut alarms) = (0, Vec::new(), Vec::new());
+    let (mut count, mut failed, mut alarms, mut normal_late) = (0, Vec::new(), Vec::new(), Vec::new());
     for number in from..to {
         let Some((best, given, took, said)) = outcome(number) else { continue };
         count += 1;
@@ -208,6 +215,9 @@ fn what_a_perfect_scheduler_keeps_is_kept() {
         println!(
             "{number}: normal {best:.2} s, given {given:.2} s, took {took:.2?}, said late {said:.2?}, kept {kept}"
         );
+        if asked.is_some() && !a_later_normal_flow_keeps(number, given) {
+            normal_late.push(number);
+        }
         if !kept {
             failed.push(number);
         } else if said.is_some() {
@@ -215,5 +225,6 @@ fn what_a_perfect_scheduler_keeps_is_kept() {
         }
     }
     println!("{count} scenarios, not kept: {failed:?}; kept though it was said that they would be late: {alarms:?}");
+    println!("a normal flow that starts 50 ms later is late in {normal_late:?}");
     assert!(count > 0 && 10 * failed.len() <= count, "{failed:?} of {count}");
 }
