@@ -157,6 +157,24 @@ fn an_interrupted_reproduction_writes_nothing() {
     assert_eq!(entries(folder.path()), ["experiments"]);
 }
 
+/// A page that somebody wrote stands where the paper's would: nothing runs, and it stays.
+#[test]
+fn a_page_of_somebody_else_is_not_replaced() {
+    let folder = folder_with(FIGURE);
+    let page = folder.path().join("docs/results/mine.md");
+    fs::create_dir_all(page.parent().unwrap()).unwrap();
+    fs::write(&page, "# What I found\n").unwrap();
+    let refused = pliant_in(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("docs/results/mine.md: was not written by `pliant reproduce`"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(fs::read_to_string(&page).unwrap(), "# What I found\n");
+    assert_eq!(entries(&folder.path().join("docs")), ["results"]);
+}
+
 #[test]
 fn the_page_draws_and_tells() {
     let folder = folder_with(FIGURE);

@@ -1,9 +1,9 @@
 //! The document of all that was recorded.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use pliant_sim::experiment::{FigureOutcome, Library, Records, Size, TestbedRecords};
+use pliant_sim::experiment::{Experiment, FigureOutcome, Library, PAGE_MARK, Records, Size, TestbedRecords};
 
 use super::ci;
 use crate::error::CliError;
@@ -21,9 +21,22 @@ fn read(document: &Path) -> Result<(Records, TestbedRecords), CliError> {
 
 /// Finds, before the first run, the mistakes in records and in files of other figures that [`write()`] would find after
 /// the last. It keeps nothing: another process may record a figure in between.
-pub(super) fn check(document: &Path, library: &Library) -> Result<(), CliError> {
+/// A page of such a paper that somebody else wrote is not replaced.
+pub(super) fn check(document: &Path, library: &Library, experiments: &[Experiment]) -> Result<(), CliError> {
     let (records, _) = read(document)?;
+    for experiment in experiments {
+        let page = page(document, &experiment.paper);
+        if fs::read_to_string(&page).is_ok_and(|text| !text.contains(PAGE_MARK)) {
+            let why =
+                "was not written by `pliant reproduce` and would be replaced: give `--write-docs` another document";
+            return Err(CliError::User(format!("{}: {why}", page.display())));
+        }
+    }
     ci::recorded_experiments(&records, library).map(drop)
+}
+
+fn page(document: &Path, paper: &str) -> PathBuf {
+    document.with_file_name(PAGES).join(format!("{paper}.md"))
 }
 
 /// Takes the outcomes, or what they give without their mechanism, into the records beside the document, and writes the document
@@ -57,7 +70,7 @@ pub(super) fn write(
     let pages = document.with_file_name(PAGES);
     fs::create_dir_all(&pages).map_err(|error| CliError::User(format!("{}: {error}", pages.display())))?;
     for (paper, text) in records.paper_pages(&testbed) {
-        write_atomically(&pages.join(format!("{paper}.md")), &text)?;
+        write_atomically(&page(document, paper), &text)?;
     }
     if refused.is_empty() { Ok(()) } else { Err(CliError::Machine(refused.join("; "))) }
 }

@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         ci::hold_claims(recorded, &library)?;
     }
     if let Some(document) = &arguments.write_docs {
-        document::check(document, &library)?;
+        document::check(document, &library, &experiments)?;
     }
 
     let cache = open_cache(&arguments.cache)?;

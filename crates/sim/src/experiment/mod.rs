@@ -43,7 +43,7 @@ pub use no_mechanism::NoMechanism;
 pub use on_testbed::{TestbedRecord, TestbedRecords};
 pub use outcome::{ClaimOutcome, FigureOutcome, Mechanism, Sensitivity};
 pub use plots::{PlotData, PlotPoint, SeriesData};
-pub use record::{ClaimRecord, FigureRecord, MechanismRecord, Records, SensitivityRecord};
+pub use record::{ClaimRecord, FigureRecord, MechanismRecord, PAGE_MARK, Records, SensitivityRecord};
 pub use runs::Job;
 pub use size::Size;
 pub use spec::{PlotAxis, PlotKind};

@@ -344,7 +344,7 @@ impl Records {
         for (paper, figures) in &self.figures {
             let figures = chosen(figures);
             let mut text = format!(
-                "# {paper}: claims and what came of them\n\nWritten by `pliant reproduce --write-docs docs/reproduction.md`; \
+                "# {paper}: claims and what came of them\n\n{PAGE_MARK}; \
                  [reproduction.md](../reproduction.md) says what the\ncolumns mean. Settings that a paper leaves unsaid were \
                  varied: `pliant reproduce {paper} FIGURE --out DIR` draws each figure\nand lists ours by setting.\n\n\
                  | figure | reproduced | at reduced scale | not reproduced | check |\n|---|---|---|---|---|\n"
@@ -413,6 +413,9 @@ fn anchor(figure: &str, title: &str) -> String {
     let heading = format!("{figure}: {title}").to_lowercase().replace(' ', "-");
     heading.chars().filter(|&c| c.is_alphanumeric() || c == '-' || c == '_').collect()
 }
+
+/// What tells a page of [`Records::paper_pages`] from one that somebody wrote.
+pub const PAGE_MARK: &str = "Written by `pliant reproduce --write-docs docs/reproduction.md`";
 
 /// What a figure's `section` says of claims that no paper makes.
 const BEYOND: &str = "beyond the paper";
