@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hosts import PATIENCE, inside, run, until
+from hosts import PATIENCE, family, inside, run, until
 from programs import DOORS, ECHO, FAR, FAR_ADDRESS, IPERF, NEAR, REDIS, SSH, World, idle_connections, listens, version
 
 PLIANT, SSH_L, QUIC, SOCAT = "pliant", "ssh -L", "quinn", "socat"
@@ -49,16 +49,7 @@ class Forwarder:
 
     def processes(self, end):
         """Ids of an end's processes."""
-        parents = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
-            except OSError:
-                pass  # It has ended meanwhile.
-        found = [process.pid for process in self.ends[end]]
-        for pid in found:
-            found.extend(parents.get(pid, []))
-        return found
+        return [pid for process in self.ends[end] for pid in family(process.pid)]
 
     def cpu_seconds(self, end):
         """User and system time, that of children which have ended included."""

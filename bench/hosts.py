@@ -1,10 +1,14 @@
-"""What the benchmarks share: commands, network namespaces and hosts made of them, waiting for something with an end to patience, memory,
-quantiles, and the part of a page that a benchmark writes."""
+"""What the benchmarks share: commands, network namespaces and hosts made of them, waiting for something with an end to patience,
+processes and their memory, quantiles, and the part of a page that a benchmark writes.
+
+`hosts.py NAME...` makes such namespaces for scripts of the shell.
+"""
 
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -43,6 +47,19 @@ def resident_bytes(pid):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def read(file):
+    """What stands there, or nothing if its process has ended."""
+    try:
+        return Path(file).read_text(encoding="ascii", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def family(pid):
+    """A process and what it has started, older ones first."""
+    return [pid, *(one for child in read(f"/proc/{pid}/task/{pid}/children").split() for one in family(int(child)))]
 
 
 def quantile(numbers, share):
@@ -116,3 +133,8 @@ class Star:
         packets that leave it in one piece, to be cut later, only once."""
         queue, *_ = json.loads(run("tc", "-n", self.namespace(index), "-s", "-j", "qdisc", "show", "dev", "eth", "root"))
         return queue["bytes"]
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        add_namespace(each)

@@ -49,7 +49,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from hosts import PATIENCE, add_namespace, inside, quantile, run, until, write_section
+from hosts import PATIENCE, add_namespace, family, inside, quantile, read, run, until, write_section
 
 ROOT = Path(__file__).resolve().parent.parent
 NEAR, MIDDLE, FAR = "pliant-proof-near", "pliant-proof-middle", "pliant-proof-far"
@@ -413,24 +413,11 @@ def between(before, after):
             "most_waited": max(waited for _, waited in spent), "busiest_thread": max(map(sum, spent))}
 
 
-def read(file):
-    """What stands there, or nothing if its process has ended."""
-    try:
-        return Path(file).read_text(encoding="ascii", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
 def files_of(folder):
     try:
         return list(Path(folder).iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return []
-
-
-def family(pid):
-    """A process and what it has started, older ones first."""
-    return [pid, *(one for child in read(f"/proc/{pid}/task/{pid}/children").split() for one in family(int(child)))]
 
 
 def read_some(process, pieces):

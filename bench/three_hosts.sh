@@ -16,15 +16,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# The kernel's TCP is CUBIC, as Linux ships it, whatever this machine's own is. Namespaces have only what the machine allows to programs
-# without privileges.
-allowed=$(sysctl -n net.ipv4.tcp_allowed_congestion_control)
-case " $allowed " in
-*" cubic "*) ;;
-*) sysctl -qw net.ipv4.tcp_allowed_congestion_control="$allowed cubic" ;;
-esac
+python3 "$(dirname "$0")/hosts.py" "$left" "$middle" "$right"
 for name in "$left" "$middle" "$right"; do
-    ip netns add "$name"
-    ip netns exec "$name" sysctl -qw net.ipv4.tcp_congestion_control=cubic
     ip -n "$name" link set lo up
 done

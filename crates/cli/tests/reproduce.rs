@@ -157,22 +157,31 @@ fn an_interrupted_reproduction_writes_nothing() {
     assert_eq!(entries(folder.path()), ["experiments"]);
 }
 
-/// A page that somebody wrote stands where the paper's would: nothing runs, and it stays.
+/// A page that somebody wrote stands where a paper's would, of those that run or of those that were recorded: nothing runs, and
+/// it stays.
 #[test]
 fn a_page_of_somebody_else_is_not_replaced() {
     let folder = folder_with(FIGURE);
     let page = folder.path().join("docs/results/mine.md");
     fs::create_dir_all(page.parent().unwrap()).unwrap();
-    fs::write(&page, "# What I found\n").unwrap();
-    let refused = pliant_in(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        stderr(&refused).contains("docs/results/mine.md: was not written by `pliant reproduce`"),
-        "{}",
-        stderr(&refused)
-    );
-    assert_eq!(fs::read_to_string(&page).unwrap(), "# What I found\n");
+    let stays = |paper| {
+        fs::write(&page, "# What I found\n").unwrap();
+        let refused = pliant_in(folder.path(), &["reproduce", paper, "--write-docs", "docs/reproduction.md"]);
+        assert_eq!(refused.status.code(), Some(2));
+        let told = stderr(&refused);
+        assert!(told.contains("docs/results/mine.md: was not written by `pliant reproduce`"), "{told}");
+        assert_eq!(fs::read_to_string(&page).unwrap(), "# What I found\n");
+    };
+    stays("mine");
     assert_eq!(entries(&folder.path().join("docs")), ["results"]);
+
+    fs::remove_file(&page).unwrap();
+    succeed(folder.path(), &["reproduce", "mine", "--write-docs", "docs/reproduction.md"]);
+    let other = folder.path().join("experiments/other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("fig1.toml"), FIGURE).unwrap();
+    stays("other");
+    assert!(!folder.path().join("docs/results/other.md").exists());
 }
 
 #[test]

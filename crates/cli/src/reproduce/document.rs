@@ -1,5 +1,6 @@
 //! The document of all that was recorded.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,11 +22,13 @@ fn read(document: &Path) -> Result<(Records, TestbedRecords), CliError> {
 
 /// Finds, before the first run, the mistakes in records and in files of other figures that [`write()`] would find after
 /// the last. It keeps nothing: another process may record a figure in between.
-/// A page of such a paper that somebody else wrote is not replaced.
+/// A page that somebody else wrote is not replaced.
 pub(super) fn check(document: &Path, library: &Library, experiments: &[Experiment]) -> Result<(), CliError> {
     let (records, _) = read(document)?;
-    for experiment in experiments {
-        let page = page(document, &experiment.paper);
+    let papers: BTreeSet<&str> =
+        experiments.iter().map(|experiment| &*experiment.paper).chain(records.papers()).collect();
+    for paper in papers {
+        let page = page(document, paper);
         if fs::read_to_string(&page).is_ok_and(|text| !text.contains(PAGE_MARK)) {
             let why =
                 "was not written by `pliant reproduce` and would be replaced: give `--write-docs` another document";

@@ -119,19 +119,19 @@ impl FlowDeadline {
             Need::Normal
         } else {
             let spread = left as f64 / self.aim.since(now).as_secs_f64();
-            let (planned, lacking) = self.plan(now, across);
-            let caught_up = planned + lacking / self.window.times(CATCH_UP).as_secs_f64();
+            let soon = self.window.times(CATCH_UP).as_secs_f64();
+            let caught_up = self.lacking(now, across).map_or(0.0, |(planned, bytes)| planned + bytes / soon);
             Need::AtLeast(Rate::from_bits_per_sec(libm::ceil(8.0 * spread.max(caught_up)) as u64))
         }
     }
 
-    /// Bytes per second that the flow needed when it last had all that it needed, and the bytes that it lacks since.
-    fn plan(&self, now: Instant, across: u64) -> (f64, f64) {
+    /// Before the aim, of a flow that lacks something: the bytes per second that it needed when it last lacked nothing, and the
+    /// bytes that it lacks of these.
+    fn lacking(&self, now: Instant, across: u64) -> Option<(f64, f64)> {
         let (since, before) = self.even;
-        let left = self.bytes.saturating_sub(before) as f64;
-        let planned = left / self.aim.since(since).max(Span::from_ns(1)).as_secs_f64();
-        let lacking = before as f64 + planned * now.since(since).as_secs_f64() - across as f64;
-        if lacking > 0.0 { (planned, lacking) } else { (0.0, 0.0) }
+        let planned = self.bytes.saturating_sub(before) as f64 / self.aim.since(since).as_secs_f64();
+        let bytes = before as f64 + planned * now.since(since).as_secs_f64() - across as f64;
+        (bytes > 0.0).then_some((planned, bytes))
     }
 
     /// Hears at `now` that `across` bytes are at the receiver, and what a normal flow would have, if that is known. Tells if
@@ -147,7 +147,7 @@ impl FlowDeadline {
             Need::Nothing => false,
         };
         self.full &= is_normal;
-        if now < self.aim && self.plan(now, across).1 == 0.0 {
+        if now < self.aim && self.lacking(now, across).is_none() {
             self.even = (now, across);
         }
         let left_time = self.until.since(now);

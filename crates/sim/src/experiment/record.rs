@@ -285,6 +285,11 @@ impl Records {
         self.figures.retain(|_, figures| !figures.is_empty());
     }
 
+    /// The papers of which something was recorded.
+    pub fn papers(&self) -> impl Iterator<Item = &str> {
+        self.figures.keys().map(String::as_str)
+    }
+
     /// The verdict recorded for a claim at a size.
     pub fn verdict(&self, paper: &str, figure: &str, size: Size, claim: &str) -> Option<Verdict> {
         let record = self.record(paper, figure, size)?;

@@ -39,7 +39,7 @@ pub(super) fn idle_classes(document: &Document, resolved: &Resolved) -> Vec<KeyE
         let key = format!("traffic.{name}.class");
         // The first group with another class.
         let other = [first, second].into_iter().flatten().find(|other| class(other) != class(group))?;
-        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?].name;
+        let queue = &spec.queues.queue_for(group.keys.class)?.name;
         let why = format!(
             "has no effect: classes {} and {} both go through \"{queue}\"; `queues.plan` has plans that part them, such as \
              \"dwrr-9-1\" or \"strict\"",
@@ -112,7 +112,7 @@ pub(super) fn low_threshold(document: &Document, resolved: &Resolved, trips: &Fi
     let mut worst: Option<(u64, String)> = None;
     for (&number, &(path, round_trip)) in trips {
         let group = resolved.spec.traffic.values().nth(number)?;
-        let queue = &resolved.spec.queues.queue[resolved.spec.queues.queue_of(group.keys.class)?];
+        let queue = resolved.spec.queues.queue_for(group.keys.class)?;
         let EcnSpec::On(marking) = queue.ecn else { continue };
         if !group.keys.transport.traits().needs_order {
             continue;

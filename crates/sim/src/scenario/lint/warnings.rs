@@ -4,9 +4,9 @@ use pliant_proto::time::{Instant, Span};
 
 use super::super::file::document::Document;
 use super::super::file::group::GroupSpec;
-use super::super::file::spec::RoutingName;
+use super::super::file::spec::{RoutingName, ScenarioSpec};
 use super::super::network::marking::EcnSpec;
-use super::super::network::queues::QueuesSpec;
+use super::super::network::queues::{QueueSpec, QueuesSpec};
 use super::super::resolved::Resolved;
 use super::odd_queues::{dropped_for_marks, idle_classes, low_threshold};
 use super::round_trips::{first_round_trips, round_trip};
@@ -83,24 +83,23 @@ fn in_step(resolved: &Resolved) -> Option<String> {
     if resolved.spec.host_jitter.is_some() {
         return None;
     }
-    let (name, why) = tail_drop_in_step(resolved).or_else(|| marks_in_step(resolved))?;
+    let (queue, why) = tail_drop_in_step(resolved).or_else(|| marks_in_step(resolved))?;
     resolved.traffic().ok()?.nth(1)?;
     Some(format!(
-        "\"{name}\" {why} (phase effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
+        "\"{queue}\" {why} (phase effects); `host_jitter = \"1us\"` breaks ties, and \"0s\" says that this is meant"
     ))
 }
 
-fn fills_queues(group: &GroupSpec) -> bool {
-    group.keys.transport.traits().fills_queues
+/// Groups whose transport fills queues, each with its queue.
+fn queue_fillers(spec: &ScenarioSpec) -> impl Iterator<Item = (&GroupSpec, &QueueSpec)> {
+    let fillers = spec.traffic.values().filter(|group| group.keys.transport.traits().fills_queues);
+    fillers.filter_map(|group| Some((group, spec.queues.queue_for(group.keys.class)?)))
 }
 
 /// Flows that hear of congestion by losses alone, at queues that drop by their tail.
 fn tail_drop_in_step(resolved: &Resolved) -> Option<(&str, &'static str)> {
-    let spec = &resolved.spec;
-    let queue = spec.traffic.values().filter(|group| fills_queues(group)).find_map(|group| {
-        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
-        (queue.ecn == EcnSpec::Off && queue.red.is_none()).then_some(queue)
-    })?;
+    let tail_drop = |queue: &QueueSpec| queue.ecn == EcnSpec::Off && queue.red.is_none();
+    let (_, queue) = queue_fillers(&resolved.spec).find(|(_, queue)| tail_drop(queue))?;
     Some((&queue.name, "drops by its tail, and hosts are exactly in step: every tie falls to the same flows"))
 }
 
@@ -108,16 +107,11 @@ fn tail_drop_in_step(resolved: &Resolved) -> Option<(&str, &'static str)> {
 /// link by 7.2 to 2.3. Behind a link that is slower than the hosts' they share it evenly. Flows that come and go beside
 /// them change little.
 fn marks_in_step(resolved: &Resolved) -> Option<(&str, &'static str)> {
-    let spec = &resolved.spec;
-    let slower = resolved.topology.links().iter().any(|link| link.rate < resolved.fabric.host_rate);
-    if slower {
+    if resolved.topology.links().iter().any(|link| link.rate < resolved.fabric.host_rate) {
         return None;
     }
-    let endless = |group: &&GroupSpec| fills_queues(group) && group.keys.traffic.has_endless_flows();
-    let queue = spec.traffic.values().filter(endless).find_map(|group| {
-        let queue = &spec.queues.queue[spec.queues.queue_of(group.keys.class)?];
-        (queue.ecn != EcnSpec::Off).then_some(queue)
-    })?;
+    let (_, queue) = queue_fillers(&resolved.spec)
+        .find(|(group, queue)| group.keys.traffic.has_endless_flows() && queue.ecn != EcnSpec::Off)?;
     let why = "marks from a threshold on, and hosts are exactly in step: of two flows without an end one may keep three \
                times the other's rate";
     Some((&queue.name, why))

@@ -192,9 +192,14 @@ fn one_f64() -> f64 {
 }
 
 impl QueuesSpec {
-    /// The queue that takes a class.
+    /// The number of the queue that takes a class.
     pub(in super::super) fn queue_of(&self, class: u8) -> Option<usize> {
         self.queue.iter().position(|queue| queue.classes.contains(&class))
+    }
+
+    /// The queue that takes a class, itself.
+    pub(in super::super) fn queue_for(&self, class: u8) -> Option<&QueueSpec> {
+        self.queue_of(class).map(|queue| &self.queue[queue])
     }
 
     /// This table, then its elements of `ports`, each with its key.
