@@ -3,8 +3,8 @@
 //!
 //! The flow *aims* at being done a tenth of its time early ([`RESERVE`]). The rate that it needs is what is left of it over
 //! the time that is left until then. As long as a normal flow would have more, it keeps the needed rate and no more, and
-//! gives way beyond it. What it takes while others are away lowers the needed rate for later. What it lacks, as a normal flow
-//! had less for a while, it needs within two windows: spread over all the time that is left, it would add up.
+//! gives way beyond it. What it takes while others are away lowers the needed rate for later. If a normal flow had less for a
+//! while, the flow needs what it lacks since within two windows: spread over all the time that is left, it would add up.
 //! From the aim on, and whenever it needs more than a normal flow has, it is a normal flow.
 //!
 //! The span is cut into 32 windows. A flow that was a normal one for two of them in a row, and would be
