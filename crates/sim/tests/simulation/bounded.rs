@@ -145,3 +145,42 @@ tcp = { handshake = false }
         }
     }
 }
+
+/// A token bucket lets pairs of packets through at the speed of the wire, so the line seems to be fast. The first queue tells its
+/// rate. The background takes half of what others leave at least, and those of their flows that are short wait for less than half
+/// of the full queue (50 ms), though others leave 14 % of the line.
+#[test]
+fn a_token_bucket_is_no_fast_line() {
+    let others = r#"
+[traffic.load]
+kind = "flows"
+flows = [{ source = 0, destination = 2, start = "4s" }]
+transport = "udp"
+udp = { rate = "16Mbit/s" }
+[traffic.foreground]
+kind = "poisson"
+sources = [0]
+destinations = [2]
+size = "1kB"
+rate_per_s = 150.0
+transport = "kernel"
+tcp = { handshake = false }
+"#;
+    let line = r#"classes = [0], limit = "125kB", shaper = { rate = "20Mbit/s", depth = "15kB" }"#;
+    let shaped = format!(r#"queues={{ scheduler = "strict", queue = [{{ name = "line", {line} }}] }}"#);
+    let text = format!("{DROP_TAIL_LINE}{BACKGROUND}{others}");
+    for seed in 25..=48 {
+        let seed = format!("seed={seed}");
+        let result = run_with(&text, &[&shaped, "topology.bottleneck_link.rate=1Gbit/s", &seed]);
+        let short = result.flows.iter().filter(|flow| flow.bytes == 1000);
+        let mut times_ms: Vec<f64> =
+            short.map(|flow| flow.fct().map_or(f64::INFINITY, |time| time.as_us_f64() / 1e3)).collect();
+        times_ms.sort_by(f64::total_cmp);
+        let p99_ms = times_ms[times_ms.len() * 99 / 100];
+        // Of the line of 100 Mbit/s by which shares are told, a fifth; others leave 94 % of it for 4 s, and 14 % for 8 s.
+        let left = 0.2 * (4.0 * 0.94 + 8.0 * 0.14) / 12.0;
+        let taken = of_background(&result) / left;
+        println!("{seed}: p99 {p99_ms} ms, {taken} of what is left");
+        assert!(p99_ms < 25.0 && taken >= 0.5, "{seed}: {p99_ms} ms, {taken}");
+    }
+}

@@ -222,6 +222,12 @@ impl State {
         (2.5 * self.packet_time() * 1e9).max(span_ns(self.config.jitter))
     }
 
+    /// Largest delay that counts as an empty queue, in nanoseconds. On a fast line hosts' jitter is more than a few packets take.
+    fn empty_ns(&self) -> f64 {
+        let by_hosts = span_ns(self.config.jitter) - 1.5e9 * self.packet_time();
+        by_hosts.max(EMPTY * self.own_ns())
+    }
+
     /// Least delay that only others can cause, in nanoseconds.
     fn foreign_ns(&self) -> f64 {
         let packets = f64::from(self.config.foreign_packets) * self.packet_time() * 1e9;
@@ -238,7 +244,7 @@ impl State {
     /// Time between the trickle's packets, in seconds.
     fn trickle_gap(&self) -> f64 {
         let gap = |rate: f64| (self.mss / (self.config.trickle * rate)).clamp(TRICKLE_GAP.0, TRICKLE_GAP.1);
-        self.line.get().map_or(FIRST_GAP, gap)
+        self.line.certain().map_or(FIRST_GAP, gap)
     }
 
     fn trickle(&self) -> f64 {
@@ -313,6 +319,11 @@ impl State {
         self.config.quiet.as_secs_f64().max(2.0 * self.rtt)
     }
 
+    /// The rate that filled the line last, unless a queue has told since that the line is slower.
+    fn full(&self) -> f64 {
+        self.line.get().map_or(self.full_rate, |line| self.full_rate.min(line))
+    }
+
     /// What others leave of the line, in bytes per second, once it is known. Part of it stays free: the fuller the
     /// line, the longer others' packets wait.
     fn left_over(&self, now: Instant) -> Option<f64> {
@@ -326,7 +337,7 @@ impl State {
         let own = self.sending_rate().min(self.arrived) / line;
         let quiet = self.quiet();
         let queue = match self.queue_ns {
-            queue if queue <= EMPTY * self.own_ns() => Queue::Empty,
+            queue if queue <= self.empty_ns() => Queue::Empty,
             queue if queue <= self.own_ns() + self.burst_ns() => Queue::Short,
             _ => Queue::Long,
         };
@@ -351,7 +362,7 @@ impl State {
         self.base = base;
         self.idle_since = now;
         let packets = 8.0 * self.mss / self.rtt.max(RAMP_ROUND.as_secs_f64());
-        self.rate = self.line.get().map_or(packets, |rate| rate / 8.0).max(2.0 * self.trickle());
+        self.rate = self.line.certain().map_or(packets, |rate| rate / 8.0).max(2.0 * self.trickle());
         self.begin_round(now, next);
     }
 
@@ -427,8 +438,10 @@ impl State {
                     self.cruise(now, sample.next, self.rate);
                 }
             }
-            // Others' packets come one after the other. They end, or the queue stands.
-            Phase::Drain { until, .. } if now >= until && self.sharing && self.left_over(now).is_some() => {}
+            // Others' packets come one after the other. They end, or the queue stands. It is not the flow's own.
+            Phase::Drain { until, began, .. } if now >= until && self.sharing && self.left_over(now).is_some() => {
+                self.phase = Phase::Drain { began, until, ours: false, part: SHARED_DRAIN };
+            }
             Phase::Drain { until, .. } if now >= until => self.watch(now),
             Phase::Drain { .. } => self.extend_drain(),
             Phase::Cruise if self.queue_ns <= spread => self.low_at = now,
@@ -493,7 +506,7 @@ impl State {
             }
             Phase::Ramp => {
                 let line = self.line.get().unwrap_or(f64::INFINITY);
-                let known = if self.full_rate > 0.0 { self.full_rate } else { line };
+                let known = if self.full_rate > 0.0 { self.full() } else { line };
                 if self.rate >= 0.9 * known {
                     self.phase = Phase::Cruise;
                     self.low_at = sample.now;
@@ -518,7 +531,7 @@ impl State {
                     self.sharing = false;
                 }
             }
-            Phase::Cruise if self.rate < self.full_rate => self.rate = (REGROWTH * self.rate).min(self.full_rate),
+            Phase::Cruise if self.rate < self.full() => self.rate = (REGROWTH * self.rate).min(self.full()),
             Phase::Cruise if follows => {
                 self.step = self.step.min(LARGEST_STEP * self.rate * seconds / self.mss);
                 self.rate += self.step * self.mss / seconds;

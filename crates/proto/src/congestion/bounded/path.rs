@@ -123,24 +123,66 @@ impl Others {
 
 /// How far one pair of packets moves the estimate of the line's rate.
 const PAIR_GAIN: f64 = 0.02;
-/// The first estimate is the median of this many pairs.
-const FIRST_PAIRS: usize = 15;
+/// A median is of this many pairs.
+const PAIRS: usize = 15;
 /// Packets less apart than this were read at once. In seconds.
 const AT_ONCE: f64 = 1e-6;
 /// Hosts read at once what arrives within about this time. In seconds.
 const READ_TOGETHER: f64 = 50e-6;
-/// So many pairs are remembered to know whether most are read at once.
-const MOST_COUNTED: i8 = 15;
+/// If the estimate is more than this many times what pairs in a queue say, it came from a burst that a token bucket let through.
+const FAR_ABOVE: f64 = 2.0;
+
+/// Two packets that left together.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Pair {
+    /// Bytes of the second over the time by which it arrived later.
+    rate: f64,
+    /// They arrived so close to each other that hosts may read them at once.
+    close: bool,
+}
+
+/// The last pairs.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Pairs {
+    last: [Pair; PAIRS],
+    next: usize,
+    known: usize,
+}
+
+impl Pairs {
+    fn record(&mut self, pair: Pair) {
+        self.last[self.next] = pair;
+        self.next = (self.next + 1) % PAIRS;
+        self.known = (self.known + 1).min(PAIRS);
+    }
+
+    /// The pair of median rate; `None` before the first.
+    fn median(&self) -> Option<Pair> {
+        let mut pairs = self.last;
+        let pairs = &mut pairs[..self.known];
+        pairs.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
+        pairs.get(self.known / 2).copied()
+    }
+
+    fn are_close(&self) -> bool {
+        self.median().is_some_and(|pair| pair.close)
+    }
+
+    /// More than half of what the median is to rest on.
+    fn are_enough(&self) -> bool {
+        self.known > PAIRS / 2
+    }
+}
 
 /// Payload that the line carries, in bytes per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct LineRate {
     rate: Option<f64>,
-    /// Rates of the first pairs, in rising order, and how many there are. All of them once a round has told the rate.
-    first: [f64; FIRST_PAIRS],
-    pairs: usize,
-    /// Above 0 if most pairs lately were read at once.
-    read_at_once: i8,
+    settled: bool,
+    /// The first pairs, until the rate is settled.
+    first: Pairs,
+    /// The last pairs in a queue.
+    queued: Pairs,
 }
 
 impl LineRate {
@@ -148,49 +190,55 @@ impl LineRate {
         self.rate
     }
 
-    /// The rate does not rest on a few pairs, which others' packets may have torn apart.
+    /// The rate does not rest on a few pairs, which others' packets may have torn apart, nor on a burst.
     pub(super) fn is_settled(&self) -> bool {
-        self.pairs == FIRST_PAIRS
+        self.settled
     }
 
-    /// Takes a pair: two packets left together, and the second, of `bytes`, arrived so many `seconds` after the first. Behind a queue
-    /// this tells the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
+    /// The rate, unless pairs that arrived close to each other are all that tells it: then the line is fast, or a token bucket lets
+    /// bursts through.
+    pub(super) fn certain(&self) -> Option<f64> {
+        self.rate.filter(|_| self.settled || !self.first.are_close())
+    }
+
+    /// Takes a pair: two packets left together, and the second, of `bytes`, arrived so many `seconds` after the first. In
+    /// a queue this tells the line's rate, whatever bursts the line would let through (a token bucket has no tokens then). Foreign
     /// packets between the two lower it, hence a median.
     ///
-    /// A pair that was read at once shows only that the line is fast. If such pairs did not count, the few that others' packets
-    /// tear apart would decide.
-    pub(super) fn on_pair(&mut self, bytes: f64, seconds: f64, behind_queue: bool) {
-        let read_at_once = seconds < AT_ONCE;
-        let rate = bytes / if read_at_once { READ_TOGETHER } else { seconds };
-        self.read_at_once = (self.read_at_once + if read_at_once { 1 } else { -1 }).clamp(-MOST_COUNTED, MOST_COUNTED);
-        match &mut self.rate {
-            Some(known) if self.pairs == FIRST_PAIRS => {
-                let torn = self.read_at_once > 0 || read_at_once;
-                if behind_queue && !(torn && rate < *known) {
-                    *known *= if rate > *known { 1.0 + PAIR_GAIN } else { 1.0 - PAIR_GAIN };
-                }
-            }
-            _ => {
-                let place = self.first[..self.pairs].partition_point(|known| *known < rate);
-                self.first.copy_within(place..self.pairs, place + 1);
-                self.first[place] = rate;
-                self.pairs += 1;
-                self.rate = Some(self.first[self.pairs / 2]);
-            }
+    /// A pair that was read at once shows only that the line is fast, or that a token bucket had tokens. If such pairs did not count,
+    /// the few that others' packets tear apart would decide on a fast line.
+    pub(super) fn on_pair(&mut self, bytes: f64, seconds: f64, in_queue: bool) {
+        let apart = if seconds < AT_ONCE { READ_TOGETHER } else { seconds };
+        let pair = Pair { rate: bytes / apart, close: seconds < READ_TOGETHER };
+        if in_queue {
+            self.queued.record(pair);
         }
+        let Some(known) = self.rate.filter(|_| self.settled) else {
+            self.first.record(pair);
+            self.rate = self.first.median().map(|pair| pair.rate);
+            self.settled = self.first.known == PAIRS && (!self.first.are_close() || self.queued.are_enough());
+            return;
+        };
+        let Some(queued) = self.queued.median().filter(|_| in_queue && self.queued.are_enough()) else { return };
+        self.rate = Some(match pair.rate {
+            _ if !queued.close && known > FAR_ABOVE * queued.rate => queued.rate,
+            rate if rate > known => known * (1.0 + PAIR_GAIN),
+            _ if !queued.close => known * (1.0 - PAIR_GAIN),
+            _ => known,
+        });
     }
 
     /// This much arrived over a whole round, so the line carries at least that.
     pub(super) fn at_least(&mut self, rate: f64) {
         if self.rate.is_none_or(|known| known < rate) {
-            (self.rate, self.pairs) = (Some(rate), FIRST_PAIRS);
+            (self.rate, self.settled) = (Some(rate), true);
         }
     }
 
     /// The flow itself had filled the line, and this much arrived.
     pub(super) fn on_full(&mut self, rate: f64) {
         self.rate = Some(self.rate.map_or(rate, |known| known + (rate - known) / 4.0));
-        self.pairs = FIRST_PAIRS;
+        self.settled = true;
     }
 }
 
@@ -256,7 +304,7 @@ mod tests {
         let mut line = LineRate::default();
         line.on_pair(1e3, 1e-3, true);
         assert_eq!((line.get(), line.is_settled()), (Some(1e6), false));
-        for pair in 1..FIRST_PAIRS {
+        for pair in 1..PAIRS {
             line.on_pair(if pair % 3 == 0 { 200.0 } else { 600.0 }, 1e-4, pair % 2 == 0);
         }
         assert_eq!((line.get(), line.is_settled()), (Some(6e6), true));
@@ -275,13 +323,27 @@ mod tests {
         assert_eq!(line.get(), Some(4e6));
     }
 
+    /// A token bucket lets the first 15 pairs through at once. That is not certain, and the first eight pairs in a queue tell the line's
+    /// rate. A round with a burst in it makes the line look faster again, until the next pair in a queue.
+    #[test]
+    fn a_burst_does_not_make_the_line_fast() {
+        let mut line = LineRate::default();
+        (0..PAIRS).for_each(|_| line.on_pair(1200.0, 0.0, false));
+        assert_eq!((line.get(), line.certain(), line.is_settled()), (Some(1200.0 / READ_TOGETHER), None, false));
+        (0..8).for_each(|_| line.on_pair(1200.0, 480e-6, true));
+        assert_eq!((line.certain(), line.is_settled()), (Some(2.5e6), true));
+        line.at_least(6e6);
+        line.on_pair(1200.0, 480e-6, true);
+        assert_eq!(line.get(), Some(2.5e6));
+    }
+
     /// On a fast line nine of ten pairs come at once, and every tenth is torn apart by a burst of others. The torn ones decide
     /// neither what is thought of the line at first, nor later.
     #[test]
     fn a_fast_line_is_not_taken_for_a_slow_one() {
         let pair = |number: usize| if number.is_multiple_of(10) { 500e-6 } else { 0.0 };
         let mut line = LineRate::default();
-        (0..FIRST_PAIRS).for_each(|number| line.on_pair(1200.0, pair(number), true));
+        (0..PAIRS).for_each(|number| line.on_pair(1200.0, pair(number), true));
         let told = 1200.0 / READ_TOGETHER;
         assert_eq!((line.get(), line.is_settled()), (Some(told), true));
         line.at_least(125e6);
