@@ -180,6 +180,8 @@ struct State {
     rate: f64,
     /// Rate that arrived in the last round.
     arrived: f64,
+    /// Most that arrived in a round of the last seconds.
+    most_arrived: f64,
     /// Rate that was sent in the last round.
     paced: f64,
     line: LineRate,
@@ -272,10 +274,10 @@ impl State {
     }
 
     /// The promised rate, as far as the path carries it. A promise above the line's rate must not fill the line with
-    /// losses.
+    /// losses. In a low class others' packets tear most pairs apart, and the line looks slower than what arrived before.
     fn promised_rate(&self) -> f64 {
         let line = self.line.get().unwrap_or(0.0);
-        self.min_rate.min(AFTER_FULL * line).min(self.carried)
+        self.min_rate.min((AFTER_FULL * line).max(self.most_arrived)).min(self.carried)
     }
 
     fn sending_rate(&self) -> f64 {
@@ -486,6 +488,8 @@ impl State {
         let seconds = sample.now.since(round.began).as_secs_f64();
         let arrived = round.delivered as f64 / seconds;
         let before = core::mem::replace(&mut self.arrived, arrived);
+        let forgotten = (seconds / self.config.memory.as_secs_f64()).min(1.0);
+        self.most_arrived = arrived.max((1.0 - forgotten) * self.most_arrived);
         // What arrives now was sent a round before. Holes hide what arrived until they are filled.
         let expected = self.paced;
         self.paced = self.sending_rate();
@@ -617,6 +621,7 @@ impl State {
             phase: Phase::Watch,
             rate: 0.0,
             arrived: 0.0,
+            most_arrived: 0.0,
             paced: 0.0,
             line: LineRate::default(),
             last: None,

@@ -16,13 +16,15 @@ struct Line {
     controller: Bounded,
     now: Instant,
     unacked: u64,
+    /// Others' packets come between the two of a pair, which arrive so many times later after each other.
+    torn: f64,
 }
 
 impl Line {
     fn new(min_share: f64) -> Self {
         let mut controller = Bounded::new(BoundedConfig::default(), MSS);
         controller.set_min_share(min_share);
-        Self { controller, now: Instant::ZERO, unacked: 0 }
+        Self { controller, now: Instant::ZERO, unacked: 0, torn: 1.0 }
     }
 
     fn rate(&self) -> f64 {
@@ -46,7 +48,7 @@ impl Line {
                 next: self.unacked + (self.rate() * rtt.as_secs_f64()) as u64,
                 rtt: Some(rtt),
                 delay: Some(OneWayDelay::from_ns(5_000_000 + queue_ns)),
-                hold: (burst > 1).then(|| Span::from_secs_f64((burst - 1) as f64 * f64::from(MSS) / LINE)),
+                hold: (burst > 1).then(|| Span::from_secs_f64(self.torn * (burst - 1) as f64 * f64::from(MSS) / LINE)),
                 smoothed_rtt: rtt,
                 ..super::ack(0)
             });
@@ -113,6 +115,18 @@ fn a_promised_rate_is_kept_beside_others() {
         line.run(Span::from_secs(4), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
         assert_near(line.rate(), expected, 0.1);
     }
+}
+
+/// In a low class others' packets tear pairs apart, and the line seems to have a hundredth of its rate. The promised rate, which arrived
+/// before, is kept.
+#[test]
+fn torn_pairs_do_not_break_a_promised_rate() {
+    let mut line = Line::new(0.0);
+    line.controller.set_min_rate(Rate::from_bits_per_sec(5_000_000));
+    line.run(Span::from_ms(250), |_| 0);
+    line.torn = 100.0;
+    line.run(Span::from_ms(1500), |ms| 30_000 + 100 * (ms * 7 % 9).cast_signed());
+    assert_near(line.rate(), 625e3, 0.05);
 }
 
 /// A rate that is needed is kept beside others, and no more than a normal flow has, which has the line here.
