@@ -110,14 +110,14 @@ impl Protocol {
 mod tests {
     use super::*;
 
-    /// Bounds of delivery and share need a fair share to hold; only theta makes a weight.
+    /// Bounds of delivery and share need a fair share to hold; only who shares by marks has a weight.
     #[test]
     fn transports_honour_what_their_machines_do() {
         let bounds = [Field::MinDelivery, Field::MinShare];
         for transport in SocketTransport::all() {
             let expected = match transport.name() {
-                "weighted-fair" => [&[Field::Weight, Field::MaxRate][..], &bounds].concat(),
-                "dctcp" | "cubic" | "reno" | "newreno" => [&[Field::MaxRate][..], &bounds].concat(),
+                "weighted-fair" | "dctcp" => [&[Field::Weight, Field::MaxRate][..], &bounds].concat(),
+                "cubic" | "reno" | "newreno" => [&[Field::MaxRate][..], &bounds].concat(),
                 "atp" => vec![Field::MinDelivery, Field::MaxRate],
                 "bounded-two-class" => vec![Field::MinShare, Field::MaxRate],
                 "bounded" => vec![Field::MinShare, Field::MinRate, Field::DoneBy, Field::MaxRate],

@@ -263,7 +263,7 @@ controllers! {
     /// DCTCP.
     Dctcp of DctcpConfig => {
         /// `dctcp` (RFC 8257).
-        Dctcp = "dctcp": "Data Center TCP: gives way by the fraction of marked packets (RFC 8257)", honours [];
+        Dctcp = "dctcp": "Data Center TCP: cuts by the fraction of marks, shares by contract.weight (RFC 8257)", honours [Weight];
     }
     /// Weighted fair congestion control.
     WeightedFair of WeightedFairConfig => {

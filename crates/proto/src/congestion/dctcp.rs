@@ -10,6 +10,12 @@
 //! | initial alpha | 1 | RFC 8257 section 4.2 |
 //! | cut at a loss | half | RFC 8257 section 3.4 |
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
+//! | weight | 1 | this project: avoidance adds so many segments per round trip |
+//!
+//! The weight is no part of the RFC. At the same alpha a flow that adds w segments per round trip has w times the window (SIGCOMM 2010,
+//! section 3.3, with w in place of 1), so w = 1 is DCTCP itself. Behind a threshold flows do not see the same marks, and shares go about
+//! with the power 1.2 of the weight. If the weight falls, the window falls with it at once, down to one segment. If it
+//! rises, slow start leads to the window that goes with it, without a burst.
 //!
 //! The window does not grow on acknowledgements with ECE (RFC 3168 section 6.1.2, which RFC 8257 leaves in force). The
 //! SIGCOMM 2010 paper (section 3.3) assumes that it does, so its steady state is a little higher.
@@ -51,6 +57,9 @@ settings! {
     }
 }
 
+/// Range of the weight. Values outside are set to the nearer end.
+const WEIGHTS: core::ops::RangeInclusive<f64> = 1e-3..=1e3;
+
 /// The controller of DCTCP.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Dctcp {
@@ -61,6 +70,7 @@ pub struct Dctcp {
     window_end: u64,
     acked: u64,
     marked: u64,
+    weight: f64,
     minimum_window: u16,
     loss_cut: LossCut,
 }
@@ -78,6 +88,7 @@ impl Dctcp {
             window_end: 0,
             acked: 0,
             marked: 0,
+            weight: 1.0,
             minimum_window: config.min_window,
             loss_cut: config.loss_cut,
         }
@@ -98,11 +109,17 @@ impl Dctcp {
         self.marked = 0;
     }
 
+    /// Marks cut no deeper. A weight below 1 goes with a smaller window, of a segment at least.
+    fn floor(&self) -> u64 {
+        let floor = u64::from(self.minimum_window) * self.reno.mss();
+        if self.weight < 1.0 { ((floor as f64 * self.weight) as u64).max(self.reno.mss()) } else { floor }
+    }
+
     /// The window after a mark.
     fn cut_by_alpha(&self) -> u64 {
         let cwnd = self.reno.window();
         // The floor stops a cut; it does not raise a window that a timeout left below it.
-        let floor = (u64::from(self.minimum_window) * self.reno.mss()).min(cwnd);
+        let floor = self.floor().min(cwnd);
         let cut = (cwnd as f64 * self.alpha * 0.5) as u64;
         (cwnd - cut).max(floor)
     }
@@ -133,7 +150,7 @@ impl CongestionControl for Dctcp {
             self.update_alpha(sample.next);
         }
         if !sample.ece {
-            self.reno.grow(sample);
+            self.reno.grow(sample, self.weight);
         }
     }
 
@@ -168,5 +185,23 @@ impl CongestionControl for Dctcp {
 
     fn ecn_mode(&self) -> EcnMode {
         EcnMode::Accurate
+    }
+
+    /// Weights also come from the network, so one that is not a number is ignored.
+    fn set_weight(&mut self, weight: f64) {
+        if weight.is_nan() {
+            return;
+        }
+        let before = core::mem::replace(&mut self.weight, weight.clamp(*WEIGHTS.start(), *WEIGHTS.end()));
+        // The first slow start goes on until the path says what there is.
+        if self.weight == before || self.reno.ssthresh() == u64::MAX {
+            return;
+        }
+        let window = ((self.reno.window() as f64 * self.weight / before) as u64).max(self.floor());
+        if self.weight < before {
+            self.reno.cut_to(window.min(self.reno.window()))
+        } else {
+            self.reno.set_ssthresh(window)
+        }
     }
 }

@@ -63,9 +63,9 @@ impl Reno {
         }
     }
 
-    /// Slow start or avoidance, whatever the acknowledgement echoes.
+    /// Slow start or avoidance, whatever the acknowledgement echoes. Avoidance adds `weight` segments per round trip.
     #[inline]
-    pub(super) fn grow(&mut self, sample: &AckSample) {
+    pub(super) fn grow(&mut self, sample: &AckSample, weight: f64) {
         if sample.acked == 0 || sample.in_recovery || !sample.window_limited {
             return;
         }
@@ -74,12 +74,18 @@ impl Reno {
             self.cwnd = self.cwnd.saturating_add(sample.acked.min(mss));
             return;
         }
-        let counts = if self.counting == Counting::Bytes { sample.acked } else { mss };
+        let mut counts = if self.counting == Counting::Bytes { sample.acked } else { mss };
+        // A stretched acknowledgement earns one segment now and at most one later, per unit of weight: no burst.
+        let mut earned = 1;
+        if weight != 1.0 {
+            counts = (counts as f64 * weight) as u64;
+            earned = (self.counted.saturating_add(counts) / self.cwnd).clamp(1, libm::ceil(weight) as u64);
+        }
         self.counted = self.counted.saturating_add(counts);
-        if self.counted >= self.cwnd {
-            // A stretched acknowledgement earns one segment now and at most one later: no burst.
-            self.counted = (self.counted - self.cwnd).min(self.cwnd);
-            self.cwnd = self.cwnd.saturating_add(mss);
+        let price = earned.saturating_mul(self.cwnd);
+        if self.counted >= price {
+            self.counted = (self.counted - price).min(price);
+            self.cwnd = self.cwnd.saturating_add(earned.saturating_mul(mss));
         }
     }
 
@@ -120,7 +126,7 @@ impl CongestionControl for Reno {
     fn on_ack(&mut self, sample: &AckSample) {
         // RFC 3168 section 6.1.2: no growth on an acknowledgement that echoes congestion.
         if !sample.ece {
-            self.grow(sample);
+            self.grow(sample, 1.0);
         }
     }
 

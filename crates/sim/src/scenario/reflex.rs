@@ -96,7 +96,7 @@ impl ReflexSettings {
                 return refuse("low_class", "goes with give_way = \"queue\"".to_owned());
             }
             GiveWayName::Weight if !group.transport.honours().contains(&Field::Weight) => {
-                let why = format!("{} has no weight, weighted-fair and push have", group.transport.name());
+                let why = format!("{} has no weight; dctcp, weighted-fair and push have", group.transport.name());
                 return refuse("give_way", why);
             }
             GiveWayName::Weight => {

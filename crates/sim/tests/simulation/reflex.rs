@@ -280,6 +280,36 @@ fn weight_one_beside_dctcp() {
     }
 }
 
+/// A DCTCP flow of weight w beside others of weight 1, on the same queue, has the share of w flows: with weight 1 it is one of them,
+/// with weights from a half to 2 it is within a fifth. Behind a threshold flows do not see the same marks, so weights further from 1 are off by up
+/// to two fifths, away from 1.
+#[test]
+fn dctcp_shares_by_weight() {
+    for (weight, others) in [(1.0, 1), (1.0, 8), (2.0, 1), (2.0, 4), (4.0, 4), (0.5, 1), (0.5, 4), (0.25, 2)] {
+        let pairs = others + 1;
+        let dctcp = |weight| {
+            let mut controller = Algorithm::Dctcp.controller(MSS);
+            controller.set_weight(weight);
+            controller
+        };
+        let config = Arc::new(TcpConfig { ecn: dctcp(1.0).ecn_mode(), ..TcpConfig::default() });
+        let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
+        let bed = TestBed::new(dumbbell(pairs, cable(40, 5), cable(10, 5)), plan, &config);
+        let watch = Watch::new(bottleneck(pairs), at_ms(100), Span::from_us(100), pairs as usize);
+        let mut flows = across(pairs);
+        for flow in &mut flows {
+            flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
+        }
+        let pair = |flow: &FlowSpec| tcp(&config, dctcp(if flow.source == 0 { weight } else { 1.0 }));
+        let outcome = bed.run(&flows, pair, watch, at_ms(1100));
+        let goodputs = outcome.recorder.goodputs(at_ms(1100));
+        let share = goodputs[0] / goodputs.iter().sum::<f64>() * (weight + f64::from(others)) / weight;
+        println!("weight {weight} beside {others}: {share:.3} of its share");
+        let near = if (0.5..=2.0).contains(&weight) { 0.2 } else { 0.4 };
+        assert!((share - 1.0).abs() <= near, "{share}");
+    }
+}
+
 fn plans() -> impl Strategy<Value = QueuePlan> {
     let queue = |name| {
         let (limit, threshold) = (5u32..200, 1u32..60);

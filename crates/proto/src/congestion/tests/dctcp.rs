@@ -74,6 +74,41 @@ fn marks_stop_at_the_floor_and_never_raise_the_window() {
     assert_eq!(dctcp.window(), SEGMENT);
 }
 
+/// In avoidance each acknowledged segment adds `weight / W` segments, so W² grows by twice the weight. The window is of whole segments.
+#[test]
+fn avoidance_adds_its_weight_each_window() {
+    for weight in [0.1, 0.25, 1.0, 2.0, 5.0, 20.0] {
+        let mut dctcp = Dctcp::new(DctcpConfig { initial_alpha: 0.0, ..DctcpConfig::default() }, MSS);
+        dctcp.set_weight(weight);
+        dctcp.on_congestion(&congestion(Cause::Ecn, 10 * SEGMENT));
+        for acked in 1..=200 {
+            dctcp.on_ack(&ack(SEGMENT));
+            let (window, expected) =
+                (dctcp.window() as f64 / MSS as f64, (100.0 + 2.0 * weight * f64::from(acked)).sqrt());
+            assert!((window - expected).abs() <= 1.0 + 0.05 * weight, "{window}, not {expected}, weight {weight}");
+        }
+    }
+}
+
+/// A window follows its weight down at once, and up by slow start. The first slow start goes on, and what is not a number is ignored.
+#[test]
+fn a_window_follows_its_weight() {
+    let mut dctcp = Dctcp::new(DctcpConfig { initial_alpha: 0.2, ..DctcpConfig::default() }, MSS);
+    dctcp.set_weight(0.1);
+    assert_eq!((dctcp.window(), dctcp.ssthresh()), (10 * SEGMENT, u64::MAX));
+    dctcp.set_weight(1.0);
+    dctcp.on_congestion(&congestion(Cause::Ecn, 10 * SEGMENT));
+    dctcp.set_weight(1.0 / 3.0);
+    assert_eq!((dctcp.window(), dctcp.ssthresh()), (3 * SEGMENT, 3 * SEGMENT));
+    dctcp.set_weight(f64::NAN);
+    dctcp.set_weight(1.0);
+    assert_eq!((dctcp.window(), dctcp.ssthresh()), (3 * SEGMENT, 9 * SEGMENT));
+    (0..6).for_each(|_| dctcp.on_ack(&ack(SEGMENT)));
+    assert_eq!(dctcp.window(), 9 * SEGMENT);
+    dctcp.set_weight(1e-9);
+    assert_eq!(dctcp.window(), SEGMENT);
+}
+
 /// The steady state of SIGCOMM 2010 section 3.3 at 10 Gbit/s, 1500 bytes and 100 µs.
 #[test]
 fn queue_and_alpha_settle_where_the_analysis_says() {

@@ -273,9 +273,10 @@ fn algorithms_have_names() {
 }
 
 #[test]
-fn only_weighted_fair_honours_weights() {
+fn who_shares_by_marks_honours_weights() {
     for algorithm in Algorithm::ALL {
-        assert_eq!(algorithm.honours().contains(&Field::Weight), algorithm == Algorithm::WeightedFair);
+        let shares_by_marks = matches!(algorithm, Algorithm::WeightedFair | Algorithm::Dctcp);
+        assert_eq!(algorithm.honours().contains(&Field::Weight), shares_by_marks, "{algorithm}");
     }
 }
 
