@@ -199,9 +199,9 @@ impl CongestionControl for Dctcp {
         }
         let window = ((self.reno.window() as f64 * self.weight / before) as u64).max(self.floor());
         if self.weight < before {
-            self.reno.cut_to(window.min(self.reno.window()))
+            self.reno.cut_to(window.min(self.reno.window()));
         } else {
-            self.reno.set_ssthresh(window)
+            self.reno.set_ssthresh(window);
         }
     }
 }
