@@ -515,9 +515,9 @@ fn every_contract_is_kept_by_every_transport() {
             done += i32::from(!refused);
         }
     }
-    // Four with REFLEX, one with a weight besides, ATP with its bound, `bounded` with its share in one class and in two, and
+    // Three with REFLEX, two with a weight besides, ATP with its bound, `bounded` with its share in one class and in two, and
     // five that honour nothing.
-    assert_eq!(done, 4 * 4 + 8 + 2 + 2 * 2 + 5);
+    assert_eq!(done, 3 * 4 + 2 * 8 + 2 + 2 * 2 + 5);
     receiver.stop();
 }
 
