@@ -189,8 +189,8 @@ fn mistakes_are_named() {
         ),
         (
             "\"weighted-fair\"",
-            "\"dctcp\"",
-            "small.toml:22: `traffic.backup.contract.weight`: dctcp does not honour weight (these do: weighted-fair, push)",
+            "\"cubic\"",
+            "small.toml:22: `traffic.backup.contract.weight`: cubic does not honour weight (these do: dctcp, weighted-fair, push)",
         ),
         (
             "min_rto",
