@@ -26,6 +26,22 @@ transport = "kernel"
 tcp = { handshake = false }
 "#;
 
+/// Flows of one size that arrive at random.
+fn small_flows(size: &str, per_second: f64) -> String {
+    format!(
+        r#"
+[traffic.foreground]
+kind = "poisson"
+sources = [0]
+destinations = [2]
+size = "{size}"
+rate_per_s = {per_second:?}
+transport = "kernel"
+tcp = {{ handshake = false }}
+"#
+    )
+}
+
 const LEDBAT: [&str; 2] = ["traffic.background.transport=ledbat++", "traffic.background.contract.min_share=1"];
 /// Payload of the line in 12 s.
 const LINE_BYTES: f64 = 12.5e6 * 12.0 * 1460.0 / 1538.0;
@@ -124,22 +140,13 @@ fn a_promised_rate_is_kept() {
 /// of what they leave.
 #[test]
 fn a_slow_line_is_shared() {
-    let flows = r#"
-[traffic.foreground]
-kind = "poisson"
-sources = [0]
-destinations = [2]
-size = "50kB"
-rate_per_s = 36.0
-transport = "kernel"
-tcp = { handshake = false }
-"#;
+    let flows = small_flows("50kB", 36.0);
     let slow = ["topology.bottleneck_link.rate=50Mbit/s", "queues.limit=300kB"];
     // Longer bursts, which keep a queue too short to be others' for sure.
     let bursty = ["topology.edge_link.rate=200Mbit/s", "topology.bottleneck_link.delay=2ms"];
     for seed in ["seed=1", "seed=2", "seed=3", "seed=4"] {
         for changes in [[&slow[..], &[seed]].concat(), [&slow[..], &bursty, &[seed]].concat()] {
-            let (others, taken) = beside(flows, &changes);
+            let (others, taken) = beside(&flows, &changes);
             let left = 0.5 - others;
             assert!(taken >= left / 4.0, "{changes:?}: {taken} of {left}");
         }
@@ -151,24 +158,16 @@ tcp = { handshake = false }
 /// of the full queue (50 ms), though others leave 14 % of the line.
 #[test]
 fn a_token_bucket_is_no_fast_line() {
-    let others = r#"
+    let load = r#"
 [traffic.load]
 kind = "flows"
 flows = [{ source = 0, destination = 2, start = "4s" }]
 transport = "udp"
 udp = { rate = "16Mbit/s" }
-[traffic.foreground]
-kind = "poisson"
-sources = [0]
-destinations = [2]
-size = "1kB"
-rate_per_s = 150.0
-transport = "kernel"
-tcp = { handshake = false }
 "#;
     let line = r#"classes = [0], limit = "125kB", shaper = { rate = "20Mbit/s", depth = "15kB" }"#;
     let shaped = format!(r#"queues={{ scheduler = "strict", queue = [{{ name = "line", {line} }}] }}"#);
-    let text = format!("{DROP_TAIL_LINE}{BACKGROUND}{others}");
+    let text = format!("{DROP_TAIL_LINE}{BACKGROUND}{load}{}", small_flows("1kB", 150.0));
     for seed in 25..=48 {
         let seed = format!("seed={seed}");
         let result = run_with(&text, &[&shaped, "topology.bottleneck_link.rate=1Gbit/s", &seed]);

@@ -253,57 +253,47 @@ fn a_flow_gives_way_by_weight() {
     assert!(seconds(&bent.flows[0]) < seconds(&plain.flows[0]) / 0.9);
 }
 
-/// A weighted-fair flow of weight 1 beside DCTCP flows, on one queue that marks at 65 packets: it takes more than its
-/// share, as its window grows on marked acknowledgements too, which DCTCP's does not.
+/// The share of all goodput that a long flow under `first` has beside `others` of DCTCP, on one queue that marks at 65 packets.
+fn share_beside_dctcp(first: &AnyController, others: u32) -> f64 {
+    let pairs = others + 1;
+    let config = Arc::new(TcpConfig { ecn: first.ecn_mode(), ..TcpConfig::default() });
+    let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
+    let bed = TestBed::new(dumbbell(pairs, cable(40, 5), cable(10, 5)), plan, &config);
+    let watch = Watch::new(bottleneck(pairs), at_ms(100), Span::from_us(100), pairs as usize);
+    let mut flows = across(pairs);
+    for flow in &mut flows {
+        flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
+    }
+    let pair = |flow: &FlowSpec| match flow.source {
+        0 => tcp(&config, first.clone()),
+        _ => tcp(&config, Algorithm::Dctcp.controller(MSS)),
+    };
+    let outcome = bed.run(&flows, pair, watch, at_ms(1100));
+    let goodputs = outcome.recorder.goodputs(at_ms(1100));
+    goodputs[0] / goodputs.iter().sum::<f64>()
+}
+
+/// A weighted-fair flow of weight 1 beside DCTCP flows takes more than its share, as its window grows on marked
+/// acknowledgements too, which DCTCP's does not.
 #[test]
 fn weight_one_beside_dctcp() {
+    let wfcc = AnyController::from(WeightedFair::new(WeightedFairConfig::default(), MSS));
     for others in 1..=8u32 {
-        let pairs = others + 1;
-        let wfcc = AnyController::from(WeightedFair::new(WeightedFairConfig::default(), MSS));
-        let config = Arc::new(TcpConfig { ecn: wfcc.ecn_mode(), ..TcpConfig::default() });
-        let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
-        let bed = TestBed::new(dumbbell(pairs, cable(40, 5), cable(10, 5)), plan, &config);
-        let watch = Watch::new(bottleneck(pairs), at_ms(100), Span::from_us(100), pairs as usize);
-        let mut flows = across(pairs);
-        for flow in &mut flows {
-            flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
-        }
-        let pair = |flow: &FlowSpec| match flow.source {
-            0 => tcp(&config, wfcc.clone()),
-            _ => tcp(&config, Algorithm::Dctcp.controller(MSS)),
-        };
-        let outcome = bed.run(&flows, pair, watch, at_ms(1100));
-        let goodputs = outcome.recorder.goodputs(at_ms(1100));
-        let share = goodputs[0] / goodputs.iter().sum::<f64>() * f64::from(pairs);
+        let share = share_beside_dctcp(&wfcc, others) * f64::from(others + 1);
         println!("beside {others} DCTCP flows: {share:.3} of a fair share");
         assert!((0.9..=2.0).contains(&share), "{share}");
     }
 }
 
-/// A DCTCP flow of weight w beside others of weight 1, on the same queue, has the share of w flows: with weight 1 it is one of them,
-/// with weights from a half to 2 it is within a fifth. Behind a threshold flows do not see the same marks, so weights further from 1 are off by up
-/// to two fifths, away from 1.
+/// A DCTCP flow of weight w beside others of weight 1 has the share of w flows. With weight 1 it is one of them, and with weights from a
+/// half to 2 it is within a fifth. Behind a threshold flows do not see the same marks, so larger weights have up to two fifths more than their
+/// share, and smaller ones up to two fifths less.
 #[test]
 fn dctcp_shares_by_weight() {
     for (weight, others) in [(1.0, 1), (1.0, 8), (2.0, 1), (2.0, 4), (4.0, 4), (0.5, 1), (0.5, 4), (0.25, 2)] {
-        let pairs = others + 1;
-        let dctcp = |weight| {
-            let mut controller = Algorithm::Dctcp.controller(MSS);
-            controller.set_weight(weight);
-            controller
-        };
-        let config = Arc::new(TcpConfig { ecn: dctcp(1.0).ecn_mode(), ..TcpConfig::default() });
-        let plan = fifo(1000, mark_from(65, MarkAt::Enqueue));
-        let bed = TestBed::new(dumbbell(pairs, cable(40, 5), cable(10, 5)), plan, &config);
-        let watch = Watch::new(bottleneck(pairs), at_ms(100), Span::from_us(100), pairs as usize);
-        let mut flows = across(pairs);
-        for flow in &mut flows {
-            flow.start = Instant::ZERO.after(Span::from_ns(13_700 * u64::from(flow.source)));
-        }
-        let pair = |flow: &FlowSpec| tcp(&config, dctcp(if flow.source == 0 { weight } else { 1.0 }));
-        let outcome = bed.run(&flows, pair, watch, at_ms(1100));
-        let goodputs = outcome.recorder.goodputs(at_ms(1100));
-        let share = goodputs[0] / goodputs.iter().sum::<f64>() * (weight + f64::from(others)) / weight;
+        let mut dctcp = Algorithm::Dctcp.controller(MSS);
+        dctcp.set_weight(weight);
+        let share = share_beside_dctcp(&dctcp, others) * (weight + f64::from(others)) / weight;
         println!("weight {weight} beside {others}: {share:.3} of its share");
         let near = if (0.5..=2.0).contains(&weight) { 0.2 } else { 0.4 };
         assert!((share - 1.0).abs() <= near, "{share}");

@@ -26,8 +26,8 @@
 //!
 //! The contract's `min_share` is 1 by default, as for all traffic that does not bend. The flow is then a normal one.
 //!
-//! `min_rate` is a second floor, but never above 0.95 of the line or what arrived before, nor above 0.9 of what arrives in rounds of many
-//! losses.
+//! `min_rate` is a second floor. It is at most the greater of 0.95 of the line and what arrived before, and at most 0.9 of what arrives
+//! in rounds of many losses.
 //!
 //! `needed` is the rate with which a flow meets its deadline (`done_by`), at most that of a normal flow. When time
 //! presses, the flow must be a normal one. Then real CUBIC takes over from the virtual window.

@@ -219,7 +219,10 @@ impl LineRate {
             self.settled = self.first.known == PAIRS && (!self.first.are_close() || self.queued.are_enough());
             return;
         };
-        let Some(queued) = self.queued.median().filter(|_| in_queue && self.queued.are_enough()) else { return };
+        if !in_queue || !self.queued.are_enough() {
+            return;
+        }
+        let Some(queued) = self.queued.median() else { return };
         self.rate = Some(match pair.rate {
             _ if !queued.close && known > FAR_ABOVE * queued.rate => queued.rate,
             rate if rate > known => known * (1.0 + PAIR_GAIN),
