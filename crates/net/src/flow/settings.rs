@@ -346,6 +346,7 @@ impl FlowSettings {
             receive_buffer: Some(self.receive_buffer),
             largest_receive_buffer: Some(self.largest_receive_buffer),
             auto_consume: self.auto_consume,
+            adapt_to_reordering: true,
             expect_overtaking: self.bends(),
             ..TcpConfig::default()
         })

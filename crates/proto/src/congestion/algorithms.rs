@@ -93,6 +93,13 @@ macro_rules! controllers {
                 }
             }
 
+            fn on_spurious_loss(&mut self, ssthresh: u64) {
+                match self {
+                    $(Self::$name(controller) => controller.on_spurious_loss(ssthresh),)*
+                    Self::Foreign(controller) => controller.on_spurious_loss(ssthresh),
+                }
+            }
+
             fn on_idle(&mut self) {
                 match self {
                     $(Self::$name(controller) => controller.on_idle(),)*

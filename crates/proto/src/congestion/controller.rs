@@ -98,6 +98,11 @@ pub trait CongestionControl {
     /// Loss recovery ended with `flight` bytes in flight (RFC 6582 full acknowledgement).
     fn on_recovered(&mut self, _flight: u64) {}
 
+    /// The last [`Cause::Loss`] was none: packets had overtaken each other, and all that was sent again had arrived. Slow start leads
+    /// back to `ssthresh` bytes: the window before it, or where slow start would have ended then (RFC 4015 section 3).
+    /// Controllers without slow start ignore it.
+    fn on_spurious_loss(&mut self, _ssthresh: u64) {}
+
     /// The sender was idle for longer than one RTO (RFC 5681 section 4.1).
     fn on_idle(&mut self) {}
 

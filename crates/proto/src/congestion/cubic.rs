@@ -398,6 +398,12 @@ impl CongestionControl for Cubic {
         self.cwnd = self.cwnd.min(self.segments(flight).max(1.0) + 1.0);
     }
 
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        let before = if ssthresh == u64::MAX { f64::INFINITY } else { self.segments(ssthresh) };
+        self.ssthresh = self.ssthresh.max(before);
+        self.epoch = None;
+    }
+
     fn on_idle(&mut self) {
         self.cwnd = self.cwnd.min(f64::from(self.initial_window));
         self.epoch = None;

@@ -62,6 +62,10 @@ impl CongestionControl for Foreign {
         self.with(|controller| controller.on_recovered(flight));
     }
 
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        self.with(|controller| controller.on_spurious_loss(ssthresh));
+    }
+
     fn on_idle(&mut self) {
         self.with(|controller| controller.on_idle());
     }

@@ -145,6 +145,10 @@ impl CongestionControl for Reno {
         self.cwnd = self.cwnd.min(flight.max(self.mss()).saturating_add(self.mss()));
     }
 
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        self.ssthresh = self.ssthresh.max(ssthresh);
+    }
+
     fn on_idle(&mut self) {
         self.cwnd = self.cwnd.min(u64::from(self.initial_window) * self.mss());
     }

@@ -215,6 +215,10 @@ impl CongestionControl for TcpLp {
         self.reno.on_recovered(flight);
     }
 
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        self.reno.on_spurious_loss(ssthresh);
+    }
+
     fn on_idle(&mut self) {
         self.reno.on_idle();
     }

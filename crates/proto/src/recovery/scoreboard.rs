@@ -18,6 +18,8 @@ pub struct Scoreboard {
     high_rxt: u64,
     /// Where the last rescue retransmission was justified (RescueRxt).
     rescue_rxt: u64,
+    /// How many times what makes a segment lost was doubled, because packets overtake each other.
+    doubled: u8,
     /// Bytes that are not lost whatever is SACKed above them; empty as a rule.
     spared: ByteRange,
 }
@@ -79,14 +81,26 @@ impl Scoreboard {
         self.high_rxt = self.high_rxt.max(unacked);
     }
 
+    /// Duplicate acknowledgements, or SACKed ranges, that make a segment lost now.
+    #[inline]
+    pub const fn dup_thresh(&self) -> u32 {
+        DUP_THRESH << self.doubled
+    }
+
+    /// Doubles so many times what makes a segment lost.
+    pub const fn double_dup_thresh(&mut self, times: u8) {
+        self.doubled = times;
+    }
+
     /// Bytes below this that are not SACKed are lost (IsLost): at least three SACKed ranges lie above them, or more
-    /// than two segments' worth of SACKed bytes.
+    /// than two segments' worth of SACKed bytes; more of them where packets overtake each other.
     pub fn lost_below(&self, mss: u64) -> u64 {
+        let dup_thresh = self.dup_thresh();
         let (mut ranges, mut bytes) = (0, 0);
         for range in self.sacked.iter().rev() {
             ranges += 1;
             bytes += range.len();
-            if ranges >= DUP_THRESH || bytes > u64::from(DUP_THRESH - 1) * mss {
+            if ranges >= dup_thresh || bytes > u64::from(dup_thresh - 1) * mss {
                 return range.start;
             }
         }

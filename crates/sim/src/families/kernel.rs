@@ -45,6 +45,7 @@ fn linux() -> Table {
         initial_rto = "1s"
         handshake = true
         rack = true
+        adapt_to_reordering = true
         prr = true
         delayed_ack = "40ms"
         hystart = "linux"

@@ -84,6 +84,9 @@ settings! {
         pub sack_blocks: u8 = 3 => [range: Range::closed(1, 4).of("blocks"), source: "RFC 2018"],
         /// Loss detection by time, and tail loss probes; needs `sack`.
         pub rack: bool = false => [source: "RFC 8985"],
+        /// A cut of the window is taken back if all that was sent again had arrived: packets overtook each other. From then on twice as
+        /// many SACKed segments make one lost, at most 96; needs `sack`.
+        pub adapt_to_reordering: bool = false => [default: "false; on sockets: true", source: "RFC 3708, RFC 4015, RFC 4653"],
         /// With REFLEX by queues: packets that a flow overtakes itself when it moves up count as lost only two round trips
         /// after the move.
         pub expect_overtaking: bool = false => [default: "false; on sockets: true"],
@@ -192,6 +195,7 @@ impl Window {
             sack: own.sack,
             sack_blocks: own.sack_blocks,
             rack: own.rack,
+            adapt_to_reordering: own.adapt_to_reordering,
             expect_overtaking: own.expect_overtaking,
             prr: own.prr,
             limited_transmit: own.limited_transmit,

@@ -686,7 +686,7 @@ impl CongestionControl for Bounded {
                 }
             }
             Cause::Loss => {
-                state.normal.cut();
+                state.normal.lose();
                 // Behind a queue a loss is news of congestion. Without one it is none.
                 if state.queue_ns > state.own_ns() && state.phase == Phase::Cruise {
                     state.drain(event.now, true);
@@ -697,6 +697,13 @@ impl CongestionControl for Bounded {
 
     fn on_lost(&mut self, bytes: u64) {
         self.0.round.lost = self.0.round.lost.saturating_add(bytes);
+    }
+
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        self.0.normal.take_back();
+        if let Some(cubic) = &mut self.0.late {
+            cubic.on_spurious_loss(ssthresh);
+        }
     }
 
     fn on_idle(&mut self) {

@@ -27,6 +27,8 @@ pub(super) struct NormalFlow {
     epoch: Option<Instant>,
     /// When it was last moved.
     moved: Option<Instant>,
+    /// Window, threshold and plateau before the last cut for a loss.
+    before_loss: (f64, f64, f64),
 }
 
 impl NormalFlow {
@@ -39,6 +41,7 @@ impl NormalFlow {
             reno: 0.0,
             epoch: None,
             moved: None,
+            before_loss: (0.0, 0.0, 0.0),
         }
     }
 
@@ -66,12 +69,29 @@ impl NormalFlow {
         }
     }
 
+    /// Packets were lost.
+    pub(super) fn lose(&mut self) {
+        self.before_loss = (self.window, self.ssthresh, self.plateau);
+        self.cut();
+    }
+
     /// Packets were lost, or marked.
     pub(super) fn cut(&mut self) {
         self.plateau = if self.window < self.plateau { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(FLOOR);
         self.ssthresh = self.window;
         self.reno = self.window;
+        self.k = libm::cbrt((self.plateau - self.window).max(0.0) / C);
+        self.epoch = None;
+    }
+
+    /// The last loss was none.
+    pub(super) fn take_back(&mut self) {
+        let (window, ssthresh, plateau) = core::mem::take(&mut self.before_loss);
+        self.window = self.window.max(window);
+        self.ssthresh = self.ssthresh.max(ssthresh);
+        self.plateau = self.plateau.max(plateau);
+        self.reno = self.reno.max(self.window);
         self.k = libm::cbrt((self.plateau - self.window).max(0.0) / C);
         self.epoch = None;
     }

@@ -206,6 +206,17 @@ fn the_normal_flow_follows_cubic_s_curve() {
     assert_near(line.rate(), (1.0 - 0.3 / 8.0) * full, 0.05);
 }
 
+/// Packets had overtaken each other: the normal flow has its window again.
+#[test]
+fn a_spurious_loss_gives_the_normal_flow_its_window_back() {
+    let mut line = Line::new(0.1);
+    line.run(Span::from_secs(4), |ms| 1000 + 100 * (ms * 7 % 9).cast_signed());
+    let full = line.rate();
+    line.controller.on_congestion(&Congestion { now: line.now, ..congestion(Cause::Loss, 0) });
+    line.controller.on_spurious_loss(u64::MAX);
+    assert_near(line.rate(), full, 0.001);
+}
+
 /// A loss on a path without delay is none of congestion's: the scavenger goes on.
 #[test]
 fn a_loss_without_delay_is_no_news() {

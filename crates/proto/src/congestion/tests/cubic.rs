@@ -42,6 +42,27 @@ fn congestion_cuts_as_the_rfc_says() {
     assert_eq!(cubic.ssthresh(), 7 * SEGMENT);
 }
 
+/// RFC 4015: after a loss that was none slow start leads back to the window, and the curve goes on where it was.
+#[test]
+fn a_spurious_loss_is_taken_back() {
+    let mut cubic = cubic();
+    cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
+    let plateau_of = |cubic: &mut Cubic| rounds(cubic, Instant::ZERO, Span::from_ms(50), 40, true);
+    let now = plateau_of(&mut cubic);
+    let before = cubic.window();
+    cubic.on_congestion(&congestion(Cause::Loss, before));
+    assert!(cubic.window() < before);
+    cubic.on_spurious_loss(before);
+    assert_eq!(cubic.ssthresh(), before);
+    let cut = cubic.window();
+    (0..=(before - cut) / SEGMENT).for_each(|_| cubic.on_ack(&AckSample { now, ..ack(SEGMENT) }));
+    assert!(cubic.window() >= before && cubic.window() < before + 2 * SEGMENT, "{}", cubic.window());
+    let mut started = self::cubic();
+    started.on_congestion(&congestion(Cause::Loss, 10 * SEGMENT));
+    started.on_spurious_loss(u64::MAX);
+    assert_eq!(started.ssthresh(), u64::MAX, "the first slow start goes on");
+}
+
 /// Feeds one acknowledgement of a whole window per round trip for `rounds`.
 fn rounds(cubic: &mut Cubic, start: Instant, rtt: Span, rounds: u64, window_limited: bool) -> Instant {
     (1..=rounds).fold(start, |_, round| {

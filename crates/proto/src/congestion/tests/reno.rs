@@ -26,6 +26,19 @@ fn fits_a_cache_line_with_room() {
     assert!(size_of::<Reno>() <= 48);
 }
 
+/// RFC 4015: after a loss that was none slow start leads back to the window, the first one goes on.
+#[test]
+fn a_spurious_loss_is_taken_back() {
+    let mut reno = in_avoidance(20);
+    reno.on_congestion(&congestion(Cause::Loss, 20 * SEGMENT));
+    reno.on_spurious_loss(20 * SEGMENT);
+    assert_eq!((reno.window(), reno.ssthresh()), (10 * SEGMENT, 20 * SEGMENT));
+    let mut started = self::reno();
+    started.on_congestion(&congestion(Cause::Loss, 10 * SEGMENT));
+    started.on_spurious_loss(u64::MAX);
+    assert_eq!((started.window(), started.ssthresh()), (5 * SEGMENT, u64::MAX));
+}
+
 /// RFC 5681 section 3.1: slow start grows by what was acknowledged, at most a segment per acknowledgement.
 #[test]
 fn slow_start_grows_by_acked_bytes_up_to_a_segment() {

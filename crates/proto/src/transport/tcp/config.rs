@@ -42,6 +42,10 @@ pub struct TcpConfig {
     pub sack_blocks: u8,
     /// Loss detection by time and tail loss probes (RFC 8985); needs `sack`. Default false.
     pub rack: bool,
+    /// Whether the sender notices that packets overtake each other: if all that a fast recovery sent again had arrived (RFC 3708),
+    /// the window returns to what it was (RFC 4015), and twice as many SACKed segments make the next one lost (RFC 4653 has a
+    /// window's worth). It needs `sack`. Default false.
+    pub adapt_to_reordering: bool,
     /// When a [policy](crate::contract::policy::Directive::overtakes) moves the flow to a higher class, whether packets
     /// sent before in a lower class count as lost only two round trips after the move: one until the first packet that
     /// overtook them is acknowledged, and one for the largest reordering window (RFC 8985 section 6.2). Otherwise the
@@ -93,6 +97,7 @@ impl Default for TcpConfig {
             sack: true,
             sack_blocks: 3,
             rack: false,
+            adapt_to_reordering: false,
             expect_overtaking: false,
             prr: false,
             limited_transmit: true,
@@ -118,6 +123,8 @@ pub enum TcpConfigError {
     Mss,
     /// `sack_blocks` is not 1 to 4.
     SackBlocks,
+    /// `adapt_to_reordering` without `sack`.
+    ReorderingWithoutSack,
     /// `rack` without `sack`.
     RackWithoutSack,
     /// `prr` without `sack`.
@@ -137,6 +144,7 @@ impl fmt::Display for TcpConfigError {
         f.write_str(match self {
             Self::Mss => "mss must be at least 1, and a full packet at most 65535 bytes on the wire",
             Self::SackBlocks => "sack_blocks must be 1 to 4",
+            Self::ReorderingWithoutSack => "adapt_to_reordering needs sack",
             Self::RackWithoutSack => "rack needs sack",
             Self::PrrWithoutSack => "prr needs sack",
             Self::AckEvery => "ack_every must be at least 1",
@@ -157,6 +165,7 @@ impl TcpConfig {
         let require = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
         require(self.mss > 0 && self.mss.checked_add(self.wire.header_bytes).is_some(), TcpConfigError::Mss)?;
         require((1..=MAX_SACK_BLOCKS).contains(&usize::from(self.sack_blocks)), TcpConfigError::SackBlocks)?;
+        require(self.sack || !self.adapt_to_reordering, TcpConfigError::ReorderingWithoutSack)?;
         require(self.sack || !self.rack, TcpConfigError::RackWithoutSack)?;
         require(self.sack || !self.prr, TcpConfigError::PrrWithoutSack)?;
         require(self.ack_every > 0, TcpConfigError::AckEvery)?;
@@ -184,6 +193,10 @@ mod tests {
             (TcpConfig { mss: 0, ..base.clone() }, TcpConfigError::Mss),
             (TcpConfig { mss: u16::MAX, ..base.clone() }, TcpConfigError::Mss),
             (TcpConfig { sack_blocks: 5, ..base.clone() }, TcpConfigError::SackBlocks),
+            (
+                TcpConfig { sack: false, adapt_to_reordering: true, ..base.clone() },
+                TcpConfigError::ReorderingWithoutSack,
+            ),
             (TcpConfig { sack: false, rack: true, ..base.clone() }, TcpConfigError::RackWithoutSack),
             (TcpConfig { sack: false, prr: true, ..base.clone() }, TcpConfigError::PrrWithoutSack),
             (TcpConfig { ack_every: 0, ..base.clone() }, TcpConfigError::AckEvery),

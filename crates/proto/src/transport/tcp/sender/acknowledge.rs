@@ -46,12 +46,16 @@ impl<C: CongestionControl> TcpSender<C> {
             self.leave_persist(ack.cumulative);
         }
         let mut unusual = self.unusual.take().unwrap_or_default();
+        unusual.loss.set_dup_thresh((self.snd_nxt - self.snd_una) / self.mss());
         let flight = self.in_flight(&unusual);
         let before = self.known(&unusual);
         let news = self.read(now, &mut unusual, ack, sack, window_moved);
         let rtt = self.advance_unusual(now, &mut unusual, ack, &news);
         self.report(now, ack, news.acked, flight, rtt, unusual.loss.phase == Phase::Fast);
         let newly_lost = self.follow(now, &mut unusual, &news);
+        if let Some(ssthresh) = unusual.loss.was_spurious() {
+            self.controller.on_spurious_loss(ssthresh);
+        }
         self.follow_rate(&mut unusual, &news, before, newly_lost);
         self.set_loss_state(&unusual);
         self.unusual = Some(unusual);
@@ -85,6 +89,7 @@ impl<C: CongestionControl> TcpSender<C> {
                 && let Some((first, others)) = blocks.split_first()
             {
                 (news.dsack, blocks) = (Some(*first), others);
+                unusual.loss.on_duplicate(*first);
             }
             for block in blocks {
                 let block = ByteRange::new(block.start.max(ack.cumulative), block.end);
@@ -159,7 +164,7 @@ impl<C: CongestionControl> TcpSender<C> {
             return;
         }
         loss.duplicates += 1;
-        let by_count = loss.duplicates >= DUP_THRESH && loss.overtaken.is_none();
+        let by_count = loss.duplicates >= loss.scoreboard.dup_thresh() && loss.overtaken.is_none();
         let lost = by_count || loss.scoreboard.has_lost(self.snd_una, mss);
         if lost && loss.may_begin(self.snd_una, self.config.sack) {
             self.begin_fast_recovery(now, unusual);
@@ -170,6 +175,10 @@ impl<C: CongestionControl> TcpSender<C> {
     pub(super) fn begin_fast_recovery(&mut self, now: Instant, unusual: &mut Unusual) {
         let flight = (self.snd_nxt - self.snd_una).saturating_sub(unusual.loss.limited_bytes);
         unusual.loss.begin(Phase::Fast, self.snd_una, self.snd_nxt);
+        if self.config.adapt_to_reordering {
+            let (window, ssthresh) = (self.controller.window(), self.controller.ssthresh());
+            unusual.loss.follow_reordering(if window < ssthresh { ssthresh } else { window });
+        }
         unusual.loss.retransmit_first = true;
         if !self.config.sack {
             unusual.loss.inflation = i64::from(DUP_THRESH) * self.mss() as i64;
@@ -204,7 +213,7 @@ impl<C: CongestionControl> TcpSender<C> {
         let (mss, loss) = (self.mss(), &mut unusual.loss);
         loss.overtaken = None;
         loss.scoreboard.stop_sparing(self.snd_una);
-        let lost = loss.duplicates >= DUP_THRESH || loss.scoreboard.has_lost(self.snd_una, mss);
+        let lost = loss.duplicates >= loss.scoreboard.dup_thresh() || loss.scoreboard.has_lost(self.snd_una, mss);
         let may_begin = loss.phase == Phase::Open && loss.may_begin(self.snd_una, self.config.sack);
         if unusual.rack.is_none() && lost && may_begin {
             self.begin_fast_recovery(now, unusual);

@@ -2,7 +2,7 @@
 
 use crate::packet::ByteRange;
 use crate::recovery::proportional_rate::ProportionalRate;
-use crate::recovery::scoreboard::Scoreboard;
+use crate::recovery::scoreboard::{DUP_THRESH, Scoreboard};
 use crate::time::Instant;
 
 /// How losses are being repaired.
@@ -24,6 +24,34 @@ pub(super) struct Overtaken {
     pub(super) end: u64,
     /// From then on it counts as any other.
     pub(super) until: Instant,
+}
+
+/// What a fast recovery sent again.
+#[derive(Clone, Copy, Debug, Default)]
+struct SentAgain {
+    /// What slow start may lead back to.
+    ssthresh: u64,
+    /// From the lowest to the highest byte.
+    range: ByteRange,
+    /// Bytes that are not known to have arrived twice.
+    needed: u64,
+}
+
+/// Most times that the number of SACKed segments that make a segment lost is doubled. A cut is taken back only with a doubling,
+/// so a receiver that calls losses spurious gains five cuts.
+const MOST_DOUBLINGS: u8 = 5;
+/// Recoveries that were needed, after which packets no longer overtake each other (as in RFC 8985 section 6.2, step 4).
+const DOUBLED_RECOVERIES: u8 = 16;
+
+/// How far packets overtake each other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reordering {
+    /// Doublings of what makes a segment lost.
+    doublings: u8,
+    /// Needed recoveries since the last one.
+    needed_recoveries: u8,
+    /// Of the present or the last fast recovery, until it is known whether it was needed.
+    sent_again: Option<SentAgain>,
 }
 
 /// Loss recovery of one flow.
@@ -48,8 +76,18 @@ pub(super) struct Loss {
     pub(super) scoreboard: Scoreboard,
     /// Until then, data sent before a move to a higher class does not count as lost.
     pub(super) overtaken: Option<Overtaken>,
+    reordering: Reordering,
     /// How much fast recovery may send, if it follows what arrives.
     pub(super) rate: Option<ProportionalRate>,
+}
+
+impl Reordering {
+    fn on_needed_recovery(&mut self) {
+        self.needed_recoveries += 1;
+        if self.needed_recoveries >= DOUBLED_RECOVERIES {
+            (self.doublings, self.needed_recoveries) = (0, 0);
+        }
+    }
 }
 
 impl Loss {
@@ -69,6 +107,58 @@ impl Loss {
         self.partial_seen = false;
         self.rate = None;
         self.scoreboard.begin(unacked);
+        if self.reordering.sent_again.take().is_some() {
+            self.reordering.on_needed_recovery();
+        }
+    }
+
+    /// What this fast recovery sends again is followed, to learn whether it was needed.
+    pub(super) fn follow_reordering(&mut self, ssthresh: u64) {
+        self.reordering.sent_again = Some(SentAgain { ssthresh, ..SentAgain::default() });
+    }
+
+    /// `range` is sent again.
+    pub(super) fn on_sent_again(&mut self, range: ByteRange) {
+        if let Some(sent) = &mut self.reordering.sent_again
+            && self.phase == Phase::Fast
+        {
+            let start = if sent.range.is_empty() { range.start } else { sent.range.start.min(range.start) };
+            *sent = SentAgain {
+                range: ByteRange::new(start, sent.range.end.max(range.end)),
+                needed: sent.needed + range.len(),
+                ..*sent
+            };
+        }
+    }
+
+    /// `range` arrived twice (RFC 2883).
+    pub(super) fn on_duplicate(&mut self, range: ByteRange) {
+        if let Some(sent) = &mut self.reordering.sent_again
+            && range.start >= sent.range.start
+            && range.end <= sent.range.end
+        {
+            sent.needed = sent.needed.saturating_sub(range.len());
+        }
+    }
+
+    /// If the fast recovery that is over was spurious, as all that it sent again arrived twice: what slow start may lead back to.
+    /// `Some` once, and only if more SACKed segments make a segment lost from now on.
+    pub(super) fn was_spurious(&mut self) -> Option<u64> {
+        let Reordering { doublings, needed_recoveries, sent_again } = &mut self.reordering;
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let sent = sent_again.take_if(|sent| sent.needed == 0 && !sent.range.is_empty())?;
+        *needed_recoveries = 0;
+        let more = *doublings < MOST_DOUBLINGS;
+        *doublings += u8::from(more);
+        more.then_some(sent.ssthresh)
+    }
+
+    /// What makes a segment lost, with so many segments in flight: at most half of them may have to be SACKed.
+    pub(super) fn set_dup_thresh(&mut self, segments: u64) {
+        let most = (segments / (2 * u64::from(DUP_THRESH))).checked_ilog2().unwrap_or(0);
+        self.scoreboard.double_dup_thresh(self.reordering.doublings.min(most as u8));
     }
 
     /// Data sent before a move to a higher class has arrived, or a timeout repairs it.

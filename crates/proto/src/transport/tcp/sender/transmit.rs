@@ -197,6 +197,7 @@ impl<C: CongestionControl> TcpSender<C> {
     fn repeat_packet(&mut self, now: Instant, unusual: &mut Unusual, range: ByteRange, fin: bool) -> Packet {
         unusual.retransmissions += 1;
         unusual.loss.on_sent(range.len());
+        unusual.loss.on_sent_again(range);
         if self.timer.is_none() {
             self.timer = Some(now.after(self.rtt.rto()));
         }

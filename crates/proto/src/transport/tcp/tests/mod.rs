@@ -10,6 +10,7 @@ mod pacing;
 mod policy;
 mod random;
 mod receiver;
+mod reordering;
 mod window;
 
 use alloc::sync::Arc;
@@ -40,6 +41,7 @@ pub(super) struct TestController {
     pub(super) samples: Vec<AckSample>,
     pub(super) idle: usize,
     pub(super) recovered: Vec<u64>,
+    pub(super) spurious: Vec<u64>,
 }
 
 impl TestController {
@@ -78,6 +80,10 @@ impl CongestionControl for TestController {
 
     fn on_recovered(&mut self, flight: u64) {
         self.recovered.push(flight);
+    }
+
+    fn on_spurious_loss(&mut self, ssthresh: u64) {
+        self.spurious.push(ssthresh);
     }
 
     fn on_idle(&mut self) {

@@ -31,12 +31,12 @@ prop_compose! {
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
         buffer in prop_oneof![Just(None), (256u64..30_000).prop_map(Some)],
-        (paced, one_way_delay, prr) in any::<(bool, bool, bool)>(),
+        (paced, one_way_delay, prr, adapts) in any::<(bool, bool, bool, bool)>(),
     ) -> TcpConfig {
         let pacing = paced.then(PacingFactors::default);
-        let (rack, prr) = (sack && rack, sack && prr);
+        let (rack, prr, adapt_to_reordering) = (sack && rack, sack && prr, sack && adapts);
         TcpConfig {
-            sack, rack, prr, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            sack, rack, prr, adapt_to_reordering, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
             ..config()
         }
     }
