@@ -30,6 +30,8 @@ const GREATEST_UNSENT: u64 = 256 << 10;
 const TURNS: u64 = 4;
 /// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
 const MAX_PARTS: usize = 4096;
+/// What such a part takes besides its bytes: its place in the tree, and the least that is allocated.
+const PART_BYTES: usize = 128;
 /// How many numbers a peer's stream may be ahead of the first that was not seen.
 const NUMBERS_AHEAD: u32 = 1 << 16;
 
@@ -181,9 +183,9 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Bytes that are here.
+    /// Bytes that are here. Parts of a byte each take far more room than they have bytes.
     fn held(&self) -> usize {
-        self.ready.len() + self.ahead_bytes
+        self.ready.len() + self.ahead_bytes + self.ahead.len() * PART_BYTES
     }
 
     /// Lets all bytes go; how many there were.

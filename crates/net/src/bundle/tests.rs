@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::cells::CellWriter;
+use super::frame::StreamFrame;
 use super::*;
 
 const RECEIVE_BUFFER: u64 = 32 << 10;
@@ -621,7 +623,7 @@ fn streams_beyond_the_limit_are_reset() {
     assert!(pair.0[0].streams[&beyond].reset);
     assert_eq!(pair.0[1].multiplexer.streams(), 16);
     let mut hostile = Multiplexer::new(config(false));
-    let frame = super::frame::StreamFrame::End { stream: 1 << 20, size: 0 };
+    let frame = StreamFrame::End { stream: 1 << 20, size: 0 };
     assert_eq!(hostile.receive(0, frame.head().as_slice()), Err(Violation::Stream));
 }
 
@@ -727,4 +729,32 @@ fn a_reset_ends_what_was_let_go() {
     far.reset(stream, reset_code::ABORTED);
     carry(&mut far, &mut near, &mut far_said);
     assert_eq!(near.streams(), 0);
+}
+
+/// Frames of a peer, each behind the one before, in cells as a peer sends them.
+fn hear(multiplexer: &mut Multiplexer, said: &mut CellWriter, frames: &[StreamFrame<'_>]) -> Result<(), Violation> {
+    let from = said.end();
+    frames.iter().for_each(|frame| said.push(frame));
+    let mut bytes = vec![0; (said.end() - from) as usize];
+    said.read(from, &mut bytes);
+    said.release(said.end());
+    multiplexer.receive(from, &bytes)
+}
+
+/// Bytes that come one by one, none behind another, take the room that they take: what is held stays within the bound.
+#[test]
+fn scattered_bytes_are_counted_as_what_they_take() {
+    let most = 400 << 10;
+    let mut multiplexer = Multiplexer::new(config(false));
+    multiplexer.set_limits(16, 1 << 20, most);
+    let mut said = CellWriter::default();
+    for stream in (0..32).step_by(2) {
+        for at in 0..4096 {
+            let data = StreamFrame::Data { stream, offset: 2 * at + 1, bytes: b"x" };
+            hear(&mut multiplexer, &mut said, &[data]).unwrap();
+        }
+    }
+    // A part takes about a hundred bytes.
+    let kept = (0..32).step_by(2).filter(|stream| multiplexer.reset_of(*stream).is_none()).count();
+    assert!(kept as u64 * 4096 * 96 <= most, "{kept} streams");
 }

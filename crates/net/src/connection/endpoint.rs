@@ -549,7 +549,8 @@ impl Endpoint {
         for known in self.slots.iter().flatten() {
             let other = source_of(known.peer.ip());
             of_source += usize::from(other == source);
-            let has_called = !known.calls && known.identity.as_deref().map(|peer| peer.key) == caller.map(|peer| peer.key);
+            let has_called =
+                !known.calls && known.identity.as_deref().map(|peer| peer.key) == caller.map(|peer| peer.key);
             of_caller += usize::from(caller.is_some() && has_called);
             if matches!(known.state, ConnectionState::Unconfirmed(_)) {
                 unconfirmed.push((other, known.last_heard, known.id));

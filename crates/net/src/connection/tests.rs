@@ -920,7 +920,8 @@ fn many_addresses_give_a_key_no_more_connections() {
         private,
         peers: peers.iter().map(|key| anyone(*key)).collect(),
     };
-    let called_side = Config { keys: keys(own.0, &[greedy.1, other.1]), max_connections: 4, max_per_peer: 2, ..Config::default() };
+    let called_side =
+        Config { keys: keys(own.0, &[greedy.1, other.1]), max_connections: 4, max_per_peer: 2, ..Config::default() };
     let mut pair = Pair::new((preshared(), called_side));
     let mut is_accepted = |private, host: u8| {
         let config = Config { keys: keys(private, &[own.1]), accepts: false, ..Config::default() };
@@ -933,7 +934,9 @@ fn many_addresses_give_a_key_no_more_connections() {
                 caller.handle_datagram(pair.now, called(), &mut bytes, &mut |_, _| Ok(Vec::new()));
             }
         }
-        pair.events_b.iter().any(|(_, event)| matches!(event, Event::Accepted { from: accepted, .. } if *accepted == from))
+        pair.events_b
+            .iter()
+            .any(|(_, event)| matches!(event, Event::Accepted { from: accepted, .. } if *accepted == from))
     };
     assert_eq!([11, 12, 13, 14, 15].map(|host| is_accepted(greedy.0, host)), [true, true, false, false, false]);
     assert_eq!([21, 22, 23].map(|host| is_accepted(other.0, host)), [true, true, false]);
