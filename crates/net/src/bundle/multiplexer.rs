@@ -309,6 +309,8 @@ pub struct Multiplexer {
     /// Of all streams, bytes that wait to be read.
     unread: u64,
     control: VecDeque<Control>,
+    /// Resets of the peer's streams among it.
+    answers: usize,
     /// Streams that have data or an end to frame, and had nothing before.
     fresh: VecDeque<StreamId>,
     /// Those that have had a turn since.
@@ -336,6 +338,7 @@ impl Multiplexer {
             windows: 0,
             unread: 0,
             control: VecDeque::new(),
+            answers: 0,
             fresh: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
@@ -564,8 +567,13 @@ impl Multiplexer {
             known.reset = Some(code);
             known.outgoing.buffer = VecDeque::new();
             self.unread -= known.incoming.clear();
-            self.control.push_back(Control::Reset(stream, code));
+            self.say_reset(stream, code);
         }
+    }
+
+    fn say_reset(&mut self, stream: StreamId, code: u8) {
+        self.control.push_back(Control::Reset(stream, code));
+        self.answers += usize::from(self.is_peers(stream));
     }
 
     /// With which code a stream was reset, if it was. One that is forgotten was let go.
@@ -716,7 +724,10 @@ impl Multiplexer {
     fn frame_control(&mut self, control: Control) {
         match control {
             Control::Open(stream, header) => self.writer.push(&StreamFrame::Open { stream, header: &header }),
-            Control::Reset(stream, code) => self.writer.push(&StreamFrame::Reset { stream, code }),
+            Control::Reset(stream, code) => {
+                self.answers -= usize::from(self.is_peers(stream));
+                self.writer.push(&StreamFrame::Reset { stream, code });
+            }
             Control::Window(stream) => {
                 if let Some(known) = self.streams.get(&stream).filter(|known| known.reset.is_none()) {
                     self.writer.push(&StreamFrame::Window { stream, limit: known.incoming.granted });
@@ -824,12 +835,13 @@ impl Multiplexer {
         while self.peer_seen.remove(&self.peer_first) {
             self.peer_first += 2;
         }
+        // Also of streams that the application has refused: it forgets them, and they make room for others.
+        if self.answers > 4 * self.config.max_streams + 16 {
+            return Err(Violation::Answers);
+        }
         if self.peer_streams >= self.config.max_streams {
             self.counts.refused += 1;
-            if self.control.len() > 4 * self.config.max_streams + 16 {
-                return Err(Violation::Answers);
-            }
-            self.control.push_back(Control::Reset(stream, reset_code::TOO_MANY));
+            self.say_reset(stream, reset_code::TOO_MANY);
             return Ok(None);
         }
         self.peer_streams += 1;

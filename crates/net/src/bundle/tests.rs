@@ -758,3 +758,20 @@ fn scattered_bytes_are_counted_as_what_they_take() {
     let kept = (0..32).step_by(2).filter(|stream| multiplexer.reset_of(*stream).is_none()).count();
     assert!(kept as u64 * 4096 * 96 <= most, "{kept} streams");
 }
+
+/// A peer that opens streams to be refused, and takes none of the answers, does not have them wait without end.
+#[test]
+fn answers_that_are_not_taken_are_bounded() {
+    let mut multiplexer = Multiplexer::new(config(false));
+    let mut said = CellWriter::default();
+    let refused = (0..1_000_000).step_by(2).position(|stream| {
+        let heard = hear(&mut multiplexer, &mut said, &[StreamFrame::Open { stream, header: b"" }]);
+        multiplexer.reset(stream, reset_code::DENIED);
+        multiplexer.drop_stream(stream);
+        multiplexer.produce();
+        heard == Err(Violation::Answers)
+    });
+    // Those that the transport has not asked for, and four times as many as streams may be open.
+    let most = (64 << 10) / 6 + 4 * 16 + 16;
+    assert!(refused.is_some_and(|count| count as u64 <= most + 100), "{refused:?}");
+}
