@@ -5,6 +5,7 @@
 //! section 4.2), a stream that has waited for nothing since its last turn goes before those that always have more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -308,6 +309,8 @@ pub struct Multiplexer {
     windows: u64,
     /// Of all streams, bytes that wait to be read.
     unread: u64,
+    /// Held by every bundle that shares the bound of these bytes with this one.
+    sharers: Arc<()>,
     control: VecDeque<Control>,
     /// Resets of the peer's streams among it.
     answers: usize,
@@ -337,6 +340,7 @@ impl Multiplexer {
             peer_streams: 0,
             windows: 0,
             unread: 0,
+            sharers: Arc::default(),
             control: VecDeque::new(),
             answers: 0,
             fresh: VecDeque::new(),
@@ -389,6 +393,18 @@ impl Multiplexer {
     /// From now on these limits hold, as in [`MultiplexerConfig`]. Streams and windows beyond them stay.
     pub fn set_limits(&mut self, max_streams: usize, window_budget: u64, max_unread: u64) {
         self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
+    }
+
+    /// From now on all that hold `sharers` share the bound of unread bytes in equal parts, of which each lets a stream's window
+    /// grow.
+    pub(super) fn share(&mut self, sharers: Arc<()>) {
+        self.sharers = sharers;
+    }
+
+    /// Most bytes that may wait to be read.
+    fn max_unread(&self) -> u64 {
+        let most = self.config.max_unread;
+        (most / Arc::strong_count(&self.sharers) as u64).max(GREATEST_WINDOW.min(most))
     }
 
     /// From now on the peer opens no streams.
@@ -890,7 +906,7 @@ impl Multiplexer {
                 if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
                 }
-                while self.unread > self.config.max_unread {
+                while self.unread > self.max_unread() {
                     self.reset_fullest();
                 }
             }

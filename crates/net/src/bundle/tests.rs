@@ -775,3 +775,31 @@ fn answers_that_are_not_taken_are_bounded() {
     let most = (64 << 10) / 6 + 4 * 16 + 16;
     assert!(refused.is_some_and(|count| count as u64 <= most + 100), "{refused:?}");
 }
+
+/// A peer that calls for many bundles fills little more than one of them: each later one gets a part of the bound.
+#[test]
+fn bundles_of_a_peer_share_the_bound() {
+    let most = 64 << 20;
+    let mut bundles = super::shared::Bundles::default();
+    let key = |port| ((std::net::Ipv4Addr::LOCALHOST, port).into(), "bulk".to_owned());
+    let mut fill = |port: u16| {
+        let mut multiplexer = Multiplexer::new(config(false));
+        multiplexer.set_limits(2000, 0, most);
+        multiplexer.share(bundles.sharers(&key(port), None));
+        let mut said = CellWriter::default();
+        for stream in (0..4000).step_by(2) {
+            for part in 0..16 {
+                let data = StreamFrame::Data { stream, offset: part * 4000, bytes: &[0; 4000] };
+                hear(&mut multiplexer, &mut said, &[data]).unwrap();
+            }
+        }
+        multiplexer
+    };
+    let filled: Vec<Multiplexer> = (1..=16).map(&mut fill).collect();
+    let held: Vec<u64> = filled.iter().map(|multiplexer| multiplexer.held_bytes() >> 20).collect();
+    assert_eq!(held[..3], [63, 31, 21]);
+    // An eighth of it is what one stream's window may grow to.
+    assert!(held[8..].iter().all(|held| *held <= 8), "{held:?}");
+    drop(filled);
+    assert_eq!(fill(20).held_bytes() >> 20, 63);
+}
