@@ -1,8 +1,10 @@
 //! What a daemon says on standard error of what others have sent.
 
-/// Says something of a part of the daemon.
+use std::io::Write;
+
+/// Says something of a part of the daemon. What is said may be lost, for example if a disk is full: `eprintln!` would panic.
 pub(crate) fn say(part: &str, what: &str) {
-    eprintln!("{}", line(part, what));
+    let _ = std::io::stderr().write_all(format!("{}\n", line(part, what)).as_bytes());
 }
 
 /// One line, in which no terminal finds a command: names of brokers, topics and files are others' text.
