@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
-use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify};
+use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
@@ -134,6 +134,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         println!("{} is good", path.display());
         return Ok(ExitStatus::Done);
     }
+    use_all_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ending = runtime.block_on(async {
         let mut signals = Signals::new()?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -303,7 +304,7 @@ pub(crate) struct Exit {
 
 impl Exit {
     fn of(config: &Config) -> Arc<Self> {
-        Arc::new(Self { rules: config.exit.clone(), limits: config.limits })
+        Arc::new(Self { rules: config.exit.clone(), limits: config.limits.within(getrlimit(Resource::Nofile).current) })
     }
 }
 
@@ -356,6 +357,22 @@ impl Drop for CountedConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody has more than half of the descriptors, whatever the file says.
+    #[test]
+    fn limits_leave_descriptors_for_others() {
+        let limits = Limits { peer_connections: 10_000, user_connections: 300 };
+        for (descriptors, expected) in [
+            (Some(1024), (512, 300)),
+            (Some(64), (32, 32)),
+            (Some(65_536), (10_000, 300)),
+            (Some(u64::MAX), (10_000, 300)),
+            (None, (10_000, 300)),
+        ] {
+            let within = limits.within(descriptors);
+            assert_eq!((within.peer_connections, within.user_connections), expected, "{descriptors:?}");
+        }
+    }
 
     /// The address of a link is this host's too, if it has one: such an address comes from a name with a scope, `fe80::7%eth0`.
     #[test]
