@@ -65,7 +65,7 @@ pub struct MultiplexerConfig {
     pub window_budget: u64,
     /// Most bytes of all streams that wait to be read; beyond it the stream that holds up most is reset.
     pub max_unread: u64,
-    /// The transport's receive buffer in bytes.
+    /// The transport's receive buffer in bytes, which is as much as may be on its way to the peer.
     pub receive_buffer: u64,
 }
 
@@ -448,12 +448,14 @@ impl Multiplexer {
         let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
         outgoing.blocked = taken < bytes.len();
         if self.is_alone(stream) {
+            let mut room = self.unsent_room() as usize;
             let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
-            while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < self.unsent {
+            while !rest.is_empty() && outgoing.framed < outgoing.limit && room > 0 {
                 let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, rest);
                 outgoing.framed += count as u64;
                 self.counts.sent_bytes += count as u64;
                 rest = &rest[count..];
+                room = room.saturating_sub(count + DATA_OVERHEAD);
             }
         }
         self.streams.get_mut(&stream)?.outgoing.buffer.extend(rest);
@@ -703,9 +705,11 @@ impl Multiplexer {
         self.unsent = self.unsent.clamp(UNSENT_BYTES, GREATEST_UNSENT);
     }
 
-    /// Bytes that may be framed before enough waits for the transport.
+    /// Bytes that may be framed before enough waits for the transport, or for the peer: what a peer says of its window, and how
+    /// long it takes to acknowledge, does not decide how much is kept for it.
     fn unsent_room(&self) -> u64 {
-        self.unsent.saturating_sub(self.writer.waiting())
+        let kept = self.config.receive_buffer.saturating_add(self.unsent);
+        self.unsent.saturating_sub(self.writer.waiting()).min(kept.saturating_sub(self.writer.held()))
     }
 
     /// Cells of a turn while so many streams take turns.

@@ -528,7 +528,7 @@ fn a_stream_fills_what_may_wait() {
 /// as much; one that comes goes first.
 #[test]
 fn streams_fill_in_turns() {
-    let mut multiplexer = Multiplexer::new(config(true));
+    let mut multiplexer = Multiplexer::new(MultiplexerConfig { receive_buffer: 1 << 30, ..config(true) });
     let streams: [StreamId; 8] = std::array::from_fn(|_| multiplexer.open(Vec::new()));
     let [fillers @ .., writer, late] = streams;
     for stream in &streams {
@@ -574,7 +574,7 @@ fn streams_fill_in_turns() {
 /// to what it takes, but not below 64 KiB. Who waits for room is told.
 #[test]
 fn what_may_wait_follows_the_transport() {
-    let mut multiplexer = Multiplexer::new(config(true));
+    let mut multiplexer = Multiplexer::new(MultiplexerConfig { receive_buffer: 1 << 30, ..config(true) });
     let stream = multiplexer.open(Vec::new());
     grant(&mut multiplexer, stream, 1 << 30);
     let mut said = 0;
@@ -802,4 +802,27 @@ fn bundles_of_a_peer_share_the_bound() {
     assert!(held[8..].iter().all(|held| *held <= 8), "{held:?}");
     drop(filled);
     assert_eq!(fill(20).held_bytes() >> 20, 63);
+}
+
+/// A peer that has its packets sent and acknowledges none, whatever it says of its window, has a window's bytes kept for it.
+/// What it acknowledges makes room for more.
+#[test]
+fn what_a_peer_does_not_acknowledge_is_bounded() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let stream = multiplexer.open(Vec::new());
+    grant(&mut multiplexer, stream, u64::MAX);
+    // What is written waits, too. A turn may go beyond the bound by what may wait.
+    let most = RECEIVE_BUFFER + 2 * (256 << 10) + (64 << 10);
+    let (mut said, bytes) = (0, vec![0; 64 << 10]);
+    for round in 1..=20 {
+        for _ in 0..100 {
+            multiplexer.write(stream, &bytes).unwrap();
+            let new = multiplexer.produce();
+            multiplexer.read_sent(said, &mut vec![0; new as usize]);
+            said += new;
+            assert!(multiplexer.held_bytes() <= most, "{}", multiplexer.held_bytes());
+        }
+        assert!(said >= round * RECEIVE_BUFFER, "{said} in round {round}");
+        multiplexer.release(said);
+    }
 }
