@@ -9,7 +9,11 @@ pub(crate) fn say(part: &str, what: &str) {
 
 /// One line, in which no terminal finds a command: names of brokers, topics and files are others' text.
 fn line(part: &str, what: &str) -> String {
-    format!("{part}: {}", what.escape_debug())
+    // Quotes are no command, and stand in many sentences.
+    let plain = |c: char| matches!(c, '\'' | '"');
+    let shown: String =
+        what.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_debug().to_string() }).collect();
+    format!("{part}: {shown}")
 }
 
 #[cfg(test)]
@@ -20,6 +24,7 @@ mod tests {
     fn text_of_others_is_one_line() {
         for (what, shown) in [
             ("größer als `a`", "größer als `a`"),
+            ("a frame's \"length\"", "a frame's \"length\""),
             (
                 "broker 1 advertises `\u{1b}[2J\nkafka exit: all is well`",
                 "broker 1 advertises `\\u{1b}[2J\\nkafka exit: all is well`",
