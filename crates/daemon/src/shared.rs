@@ -42,9 +42,9 @@ pub(crate) struct OpenDoor {
 }
 
 impl OpenDoor {
-    /// Says something of a Kafka door, once in a row.
+    /// Says something of a Kafka door, once in a row and not too often.
     pub(crate) fn tell(&self, what: &str) {
-        if self.brokers.is_news(what) {
+        if self.brokers.is_news(Instant::now(), what) {
             say(&format!("kafka door {}", self.local), what);
         }
     }
