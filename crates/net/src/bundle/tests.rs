@@ -734,7 +734,9 @@ fn a_reset_ends_what_was_let_go() {
 /// Frames of a peer, each behind the one before, in cells as a peer sends them.
 fn hear(multiplexer: &mut Multiplexer, said: &mut CellWriter, frames: &[StreamFrame<'_>]) -> Result<(), Violation> {
     let from = said.end();
-    frames.iter().for_each(|frame| said.push(frame));
+    for frame in frames {
+        said.push(frame);
+    }
     let mut bytes = vec![0; (said.end() - from) as usize];
     said.read(from, &mut bytes);
     said.release(said.end());
