@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
-use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify};
+use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
@@ -101,8 +101,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         Some(Action::Drain { limit, target }) => {
             let answer = target.ask(&Request::Drain { limit_seconds: *limit })?;
             match answer["cut"].as_u64() {
-                Some(cut) if cut > 0 => eprintln!("{cut} connections were cut"),
-                _ => eprintln!("every connection had ended"),
+                Some(cut) if cut > 0 => say!("{cut} connections were cut"),
+                _ => say!("every connection had ended"),
             }
             Ok(ExitStatus::Done)
         }
@@ -127,23 +127,24 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         config.set_default_control(path);
     }
     for warning in config.warnings() {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     if arguments.check {
         config.check_start().map_err(user)?;
         println!("{} is good", path.display());
         return Ok(ExitStatus::Done);
     }
+    use_all_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ending = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let daemon = Daemon::start(config).await.map_err(user)?;
-        eprintln!("listening on {} for daemons", daemon.address());
+        say!("listening on {} for daemons", daemon.address());
         for door in daemon.doors() {
-            eprintln!("door on {door}");
+            say!("door on {door}");
         }
         if let Some(control) = daemon.control() {
-            eprintln!("control socket {}", control.display());
+            say!("control socket {}", control.display());
         }
         tell(ServiceState::Ready);
         loop {
@@ -151,8 +152,8 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
                 () = daemon.run() => return Ok(ExitStatus::Done),
                 _ = signals.interrupt.recv() => return Ok(ExitStatus::Interrupted),
                 _ = signals.hangup.recv() => match daemon.reload().await {
-                    Ok(()) => eprintln!("{} is in force", path.display()),
-                    Err(error) => eprintln!("{error}; what was in force stays"),
+                    Ok(()) => say!("{} is in force", path.display()),
+                    Err(error) => say!("{error}; what was in force stays"),
                 },
                 _ = signals.terminate.recv() => return Ok(drain(&daemon, &mut signals).await),
             }
@@ -166,7 +167,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 /// Tells the service manager. A daemon serves without one too.
 fn tell(state: ServiceState) {
     if let Err(error) = notify(state) {
-        eprintln!("warning: the service manager is not told: {error}");
+        say!("warning: the service manager is not told: {error}");
     }
 }
 
@@ -174,11 +175,11 @@ fn tell(state: ServiceState) {
 async fn drain(daemon: &Daemon, signals: &mut Signals) -> ExitStatus {
     let limit = daemon.drain_limit();
     tell(ServiceState::Stopping);
-    eprintln!("draining for {} s at most", limit.as_secs_f64());
+    say!("draining for {} s at most", limit.as_secs_f64());
     tokio::select! {
         cut = daemon.drain(limit) => {
             if cut > 0 {
-                eprintln!("{cut} connections were cut");
+                say!("{cut} connections were cut");
             }
             ExitStatus::Done
         }

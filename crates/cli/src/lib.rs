@@ -21,6 +21,13 @@
 //! file that vanished), 2 a mistake of the user's (one line says which), 3 to 5 of transfers only, 130 interrupted
 //! (what finished is written).
 
+/// Prints a line to stderr. It ends nothing if that fails.
+macro_rules! say {
+    ($($line:tt)*) => {
+        $crate::stderr::print_line(format_args!($($line)*))
+    };
+}
+
 mod again;
 mod agreement;
 mod check;
@@ -51,6 +58,7 @@ mod run;
 mod scenarios;
 mod show;
 mod status;
+mod stderr;
 mod stdout;
 mod sweep;
 mod switch;
@@ -165,7 +173,7 @@ pub fn main() -> ExitCode {
         Ok(ExitStatus::Interrupted) => ExitCode::from(130),
         Ok(ExitStatus::Overloaded) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {}", OneLine(&error));
+            say!("error: {}", OneLine(&error));
             ExitCode::from(error.code())
         }
     }
@@ -201,7 +209,7 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     if let (ErrorKind::UnknownArgument, Some(why)) = (error.kind(), negative_value()) {
-        eprintln!("{why}");
+        say!("{why}");
         return ExitCode::from(2);
     }
     let text = error.to_string();
@@ -221,7 +229,7 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
         });
         one.push_str(line);
     }
-    eprintln!("{one}");
+    say!("{one}");
     ExitCode::from(2)
 }
 

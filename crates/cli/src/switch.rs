@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         Plan::Ethernet(config) => EthernetSwitch::open(config, clock)?.into(),
         Plan::Relay(config) => Relay::open(config, clock)?.into(),
     };
-    eprintln!("forwarding between {} ports; Ctrl-C ends it", plan.switch().ports.len());
+    say!("forwarding between {} ports; Ctrl-C ends it", plan.switch().ports.len());
     let (mut next_look, mut interrupted) = (0, false);
     let mut unsaid = REFUSALS.to_vec();
     loop {
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
             next_look += 1;
             unsaid.retain(|(refused, why)| {
                 let port = names.ports().zip(driver.switch().ports()).find(|(_, counters)| refused(counters) > 0);
-                port.inspect(|(name, _)| eprintln!("warning: port {name}: {why}")).is_none()
+                port.inspect(|(name, _)| say!("warning: port {name}: {why}")).is_none()
             });
             if let Some(file) = &arguments.metrics {
                 write_metrics(file, &prometheus(&names, driver.switch()))?;

@@ -161,6 +161,36 @@ fn a_daemon_is_run_by_commands_and_signals() {
     assert!(nobody.status.code() == Some(2) && text(&nobody.stderr).contains("no daemon at"));
 }
 
+/// A log that takes no more, as on a full disk, ends no daemon: it starts, is reloaded and drains as with one.
+#[test]
+fn a_full_log_ends_no_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let file = folder.path().join("a.toml");
+    let good = format!(
+        "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"a.sock\"\n{CLASS}[exit]\nallow = [\"127.0.0.1:1\"]\n"
+    );
+    std::fs::write(&file, &good).unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = pliant().arg("daemon").arg(&file).stderr(full).spawn().unwrap();
+    let status = || pliant().args(["status", "--control"]).arg(folder.path().join("a.sock")).output().unwrap().status;
+    let signal = |name: &str, id: u32| Command::new("kill").arg(name).arg(id.to_string()).status().unwrap();
+    while !status().success() {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // A mistake is told as well.
+    for text in ["no configuration", &good] {
+        std::fs::write(&file, text).unwrap();
+        assert!(signal("-HUP", child.id()).success());
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(status().success(), "it is there after a reload");
+    }
+    assert!(signal("-TERM", child.id()).success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// An unmodified program goes through the daemon in the class that `wrap` names, by SOCKS5 and by HTTP; what is wrong is
 /// told, and the exit code is the program's.
 #[test]

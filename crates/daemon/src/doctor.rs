@@ -138,7 +138,8 @@ impl Config {
         // What was read could be read by nobody else, or there would be no configuration.
         let mut findings = vec![
             Finding::good("key file", "nobody else can read it"),
-            descriptors(getrlimit(Resource::Nofile).current, self.limits.user_connections),
+            // A daemon raises its limit as far as it may.
+            descriptors(getrlimit(Resource::Nofile).maximum, self.limits.user_connections),
         ];
         let settings = Settings { keys: self.keys.clone(), called: self.called.clone(), ..Settings::default() };
         // The daemon itself may have its own port.

@@ -42,4 +42,4 @@ pub use pliant_handover::{
     CLASS_VARIABLE as PRELOAD_CLASS_VARIABLE, RULES_VARIABLE as PRELOAD_RULES_VARIABLE,
     SOCKET_VARIABLE as PRELOAD_SOCKET_VARIABLE,
 };
-pub use run::Daemon;
+pub use run::{Daemon, use_all_descriptors};

@@ -1,13 +1,19 @@
 //! What a daemon says on standard error of what others have sent.
 
-/// Says something of a part of the daemon.
+use std::io::Write;
+
+/// Says something of a part of the daemon. What is said may be lost, for example if a disk is full: `eprintln!` would panic.
 pub(crate) fn say(part: &str, what: &str) {
-    eprintln!("{}", line(part, what));
+    let _ = std::io::stderr().write_all(format!("{}\n", line(part, what)).as_bytes());
 }
 
 /// One line, in which no terminal finds a command: names of brokers, topics and files are others' text.
 fn line(part: &str, what: &str) -> String {
-    format!("{part}: {}", what.escape_debug())
+    // Quotes are no command, and stand in many sentences.
+    let plain = |c: char| matches!(c, '\'' | '"');
+    let shown: String =
+        what.chars().map(|c| if plain(c) { c.to_string() } else { c.escape_debug().to_string() }).collect();
+    format!("{part}: {shown}")
 }
 
 #[cfg(test)]
@@ -18,6 +24,7 @@ mod tests {
     fn text_of_others_is_one_line() {
         for (what, shown) in [
             ("größer als `a`", "größer als `a`"),
+            ("a frame's \"length\"", "a frame's \"length\""),
             (
                 "broker 1 advertises `\u{1b}[2J\nkafka exit: all is well`",
                 "broker 1 advertises `\\u{1b}[2J\\nkafka exit: all is well`",

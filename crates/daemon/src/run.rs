@@ -8,6 +8,7 @@ use std::time::Duration;
 use pliant_net::bundle::{BundleNode, BundleReport};
 use pliant_net::clock::time_of_day;
 use pliant_net::transfer::Settings;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -25,6 +26,13 @@ use crate::{change, exit};
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the ledger of Kafka records is synced to the disk. This is what a loss of power can lose.
 const LEDGER_SYNC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Lets this process open as many descriptors as it may: each connection takes one, and the usual limit is 1,024. Without the
+/// right it stays so.
+pub fn use_all_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
 
 /// A daemon whose sockets are open.
 pub struct Daemon {

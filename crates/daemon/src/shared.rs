@@ -1,12 +1,13 @@
 //! State that the tasks of a daemon share.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -41,9 +42,9 @@ pub(crate) struct OpenDoor {
 }
 
 impl OpenDoor {
-    /// Says something of a Kafka door, once in a row.
+    /// Says something of a Kafka door, once in a row and not too often.
     pub(crate) fn tell(&self, what: &str) {
-        if self.brokers.is_news(what) {
+        if self.brokers.is_news(Instant::now(), what) {
             say(&format!("kafka door {}", self.local), what);
         }
     }
@@ -178,7 +179,7 @@ impl Shared {
             let own = door.local.ip();
             let has_port = door.local.port() == address.port() || door.brokers.has_port(address.port());
             // Only an address of this host can be bound.
-            has_port && (own.to_canonical() == ip || own.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok())
+            has_port && (own.to_canonical() == ip || own.is_unspecified() && is_of_this_host(address))
         };
         self.doors().iter().any(is_door)
     }
@@ -283,6 +284,18 @@ impl Shared {
     }
 }
 
+/// Whether this host has an address, which may be one of a link.
+fn is_of_this_host(address: SocketAddr) -> bool {
+    let any_port = match address {
+        // With its scope: without it no socket can have a link's address.
+        SocketAddr::V6(address) if address.ip().to_ipv4_mapped().is_none() => {
+            SocketAddrV6::new(*address.ip(), 0, 0, address.scope_id()).into()
+        }
+        _ => SocketAddr::new(address.ip().to_canonical(), 0),
+    };
+    UdpSocket::bind(any_port).is_ok()
+}
+
 /// The services of an exit.
 pub(crate) struct Exit {
     pub(crate) rules: ExitRules,
@@ -291,7 +304,7 @@ pub(crate) struct Exit {
 
 impl Exit {
     fn of(config: &Config) -> Arc<Self> {
-        Arc::new(Self { rules: config.exit.clone(), limits: config.limits })
+        Arc::new(Self { rules: config.exit.clone(), limits: config.limits.within(getrlimit(Resource::Nofile).current) })
     }
 }
 
@@ -338,5 +351,44 @@ pub(crate) struct CountedConnection(Arc<Shared>);
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.connections.send_modify(|count| *count -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody has more than half of the descriptors, whatever the file says.
+    #[test]
+    fn limits_leave_descriptors_for_others() {
+        let limits = Limits { peer_connections: 10_000, user_connections: 300 };
+        for (descriptors, expected) in [
+            (Some(1024), (512, 300)),
+            (Some(64), (32, 32)),
+            (Some(65_536), (10_000, 300)),
+            (Some(u64::MAX), (10_000, 300)),
+            (None, (10_000, 300)),
+        ] {
+            let within = limits.within(descriptors);
+            assert_eq!((within.peer_connections, within.user_connections), expected, "{descriptors:?}");
+        }
+    }
+
+    /// The address of a link is this host's too, if it has one: such an address comes from a name with a scope, `fe80::7%eth0`.
+    #[test]
+    fn addresses_of_links_are_of_this_host() {
+        for (text, is_here) in [("127.0.0.1:7", true), ("[::ffff:127.0.0.1]:7", true), ("203.0.113.7:7", false)] {
+            assert_eq!(is_of_this_host(text.parse().unwrap()), is_here, "{text}");
+        }
+        // Address, interface, prefix, scope and flags, of which 0x40 says that it is not the host's yet.
+        let table = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+        for line in table.lines().filter(|line| line.starts_with("fe80")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |at: usize| u32::from_str_radix(words[at], 16).unwrap();
+            if number(4) & 0x40 == 0 {
+                let ip = u128::from_str_radix(words[0], 16).unwrap().into();
+                assert!(is_of_this_host(SocketAddrV6::new(ip, 7, 0, number(1)).into()), "{line}");
+            }
+        }
     }
 }

@@ -64,7 +64,7 @@ pub enum Refusal {
     #[error("more than {MAX_PENDING} requests wait for their responses")]
     TooManyRequests,
     /// A response that belongs to no request.
-    #[error("the broker answers request {got}, while {expected:?} is due")]
+    #[error("the broker answers request {got}, while {} is due", expected.map_or("none".to_owned(), |due| due.to_string()))]
     Uncorrelated {
         /// The number that came.
         got: i32,

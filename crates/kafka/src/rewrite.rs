@@ -287,14 +287,16 @@ fn broker(walk: &mut Walk<'_, '_>, place: &mut Place<'_>) -> Result<(), Refusal>
     let number = walk.take_i32()?;
     walk.put(&node.to_be_bytes());
     // A coordinator that is not there is number -1 with an empty host.
-    let advertised = match (host, u16::try_from(number)) {
-        (Some(host), Ok(port)) if node >= 0 && !host.is_empty() => Advertised { node, host: host.to_owned(), port },
-        _ => {
-            walk.put_string(host);
-            walk.put(&number.to_be_bytes());
-            return Ok(());
-        }
+    let Some(name) = host.filter(|host| !host.is_empty()) else {
+        walk.put_string(host);
+        walk.put(&number.to_be_bytes());
+        return Ok(());
     };
+    // Its address must not pass: a client would connect to it without the door.
+    let Some(port) = u16::try_from(number).ok().filter(|_| node >= 0) else {
+        return Err(Refusal::Broker(format!("broker {node} advertises `{name}:{number}`")));
+    };
+    let advertised = Advertised { node, host: name.to_owned(), port };
     let local = place(&advertised).map_err(Refusal::Broker)?;
     walk.put_string(Some(&local.host));
     walk.put(&i32::from(local.port).to_be_bytes());

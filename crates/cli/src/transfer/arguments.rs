@@ -366,8 +366,8 @@ impl ConnectionArgs {
             let keys = Keys::read(file).map_err(|error| error.to_string());
             let put = keys.and_then(|keys| updates.put(keys).map_err(|error| format!("{}: {error}", file.display())));
             match put {
-                Ok(()) => eprintln!("{} was read again", OneLine(&file.display())),
-                Err(error) => eprintln!("error: {}; the keys stay as they were", OneLine(&error)),
+                Ok(()) => say!("{} was read again", OneLine(&file.display())),
+                Err(error) => say!("error: {}; the keys stay as they were", OneLine(&error)),
             }
         }
     }

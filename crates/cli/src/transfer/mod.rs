@@ -26,10 +26,10 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
     let settings = Settings { called: called(std::slice::from_ref(&to)), ..settings };
     let to = to.address;
     for path in source.skipped() {
-        eprintln!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
+        say!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
     }
     let display = TransferProgress::new(&arguments.output);
-    let lost = |error: &TransferError| eprintln!("retrying: {}", OneLine(error));
+    let lost = |error: &TransferError| say!("retrying: {}", OneLine(error));
     let sent = transfer::send(source, to, &settings, interrupt::listen(""), |progress| display.show(progress), lost);
     drop(display);
     match sent {
@@ -37,7 +37,7 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
         sent => {
             let sent = sent?;
             if let Some(why) = outcome::fallback(settings.flow.transport, sent.protocol) {
-                eprintln!("{why}");
+                say!("{why}");
             }
             Outcome::sent(&arguments.name(), to, &settings, &sent).print(arguments.output.json)?;
             Ok(ExitStatus::Done)
@@ -52,7 +52,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<ExitStatus, CliError> {
     let receiver = Receiver::bind(arguments.listen, settings.clone())?;
     let interrupt = interrupt::listen_and_on_hangup("", reread);
     if !arguments.output.quiet {
-        eprintln!("listening on {}", receiver.address());
+        say!("listening on {}", receiver.address());
     }
     let display = TransferProgress::new(&arguments.output);
     let mut first_failure = None;
@@ -69,7 +69,7 @@ pub(crate) fn recv(arguments: &RecvArgs) -> Result<ExitStatus, CliError> {
             let Err(error) = printed else { return };
             // One of several that failed does not end the others.
             if arguments.count() != Some(1) {
-                eprintln!("error: {}", OneLine(&error));
+                say!("error: {}", OneLine(&error));
             }
             first_failure.get_or_insert(error);
         },

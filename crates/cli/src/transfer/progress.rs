@@ -70,8 +70,8 @@ impl TransferProgress {
             )
         };
         match &self.kind {
-            Kind::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
-            Kind::Lines { .. } => eprintln!("{line}"),
+            Kind::Bar(bar) => bar.suspend(|| say!("{line}")),
+            Kind::Lines { .. } => say!("{line}"),
         }
     }
 
@@ -90,7 +90,7 @@ impl TransferProgress {
                     let Progress { done_bytes, total_bytes, placing, .. } = progress;
                     let elapsed_s = now.duration_since(*started).as_secs_f64();
                     let line = Line { elapsed_s, done_bytes, total_bytes, placing };
-                    eprintln!("{}", serde_json::to_string(&line).expect("numbers are JSON"));
+                    say!("{}", serde_json::to_string(&line).expect("numbers are JSON"));
                 }
             }
         }

@@ -194,9 +194,9 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
         return Err(TransferError::File { path: arguments.file.clone(), error }.into());
     }
     if !arguments.output.quiet {
-        eprintln!("listening on {}", offer.address());
+        say!("listening on {}", offer.address());
         for file in &offered {
-            eprintln!("offering {}: {} bytes, blake3 {}", OneLine(&file.name), file.bytes, file.hash);
+            say!("offering {}: {} bytes, blake3 {}", OneLine(&file.name), file.bytes, file.hash);
         }
     }
     let mut failed = None;
@@ -210,7 +210,7 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
                     print_result(&sent, || sent.line(), arguments.output.json)
                 }
                 Err(error) => {
-                    eprintln!("error: {}", OneLine(&error));
+                    say!("error: {}", OneLine(&error));
                     Ok(())
                 }
             };
@@ -234,9 +234,9 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
     let tell = |news: FetchNews<'_>| match news {
-        FetchNews::Lost(error) => eprintln!("lost: {}", OneLine(error)),
-        FetchNews::Slow(why) => eprintln!("slow: {}", OneLine(&why)),
-        news => eprintln!("{news}"),
+        FetchNews::Lost(error) => say!("lost: {}", OneLine(error)),
+        FetchNews::Slow(why) => say!("slow: {}", OneLine(&why)),
+        news => say!("{news}"),
     };
     let folder = arguments.name.as_ref().filter(|name| name.ends_with('/'));
     check_folder(arguments, folder.is_some())?;
@@ -307,7 +307,7 @@ fn serve(
 ) -> Result<JoinHandle<Result<(), TransferError>>, CliError> {
     let offer = Offer::of(address, files, settings)?;
     if !arguments.output.quiet {
-        eprintln!("serving on {}", offer.address());
+        say!("serving on {}", offer.address());
     }
     // What a receiver has lacks nothing that this one could tell.
     Ok(thread::spawn(move || offer.serve(None, interrupt, |_| {})))

@@ -125,6 +125,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Within half of the descriptors that this process may open, so that nobody takes all of them.
+    pub(crate) fn within(self, descriptors: Option<u64>) -> Self {
+        let half = descriptors.map_or(usize::MAX, |all| usize::try_from(all / 2).unwrap_or(usize::MAX));
+        Self { peer_connections: self.peer_connections.min(half), user_connections: self.user_connections.min(half) }
+    }
+}
+
 /// The address of a listener, and the line that gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listen {

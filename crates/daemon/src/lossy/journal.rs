@@ -10,6 +10,7 @@ use pliant_kafka::ledger::{Entry, Ledger};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::log::say;
 use crate::mutex::lock;
 
 /// What the first line says.
@@ -159,7 +160,7 @@ impl Ledgers {
             journal.bytes > journal.limit && !journal.failed
         };
         if is_large && let Err(error) = self.write_anew() {
-            eprintln!("{}: {error}; it goes on growing", self.path.display());
+            say("kafka ledger", &format!("{}: {error}; it goes on growing", self.path.display()));
             lock(&self.journal).limit *= 2;
         }
     }
@@ -226,7 +227,8 @@ fn read(file: &File) -> io::Result<BTreeMap<LedgerKey, Arc<Mutex<Ledger>>>> {
         }
         // No line of JSON has a zero.
         if text.contains(&0) {
-            eprintln!("kafka ledger: line {number} is zeros, as after a loss of power; it and what follows is dropped");
+            let what = format!("line {number} is zeros, as after a loss of power; it and what follows is dropped");
+            say("kafka ledger", &what);
             break;
         }
         let Line { key, entry } = serde_json::from_slice(text).map_err(|error| wrong(&error.to_string()))?;

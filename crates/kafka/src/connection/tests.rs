@@ -427,6 +427,18 @@ fn a_broker_without_a_place_ends_the_connection() {
     assert_eq!(refused, Err(Refusal::Broker("no ports left".into())));
 }
 
+/// A broker whose number or port cannot be has no place here, and its address does not reach the client, who would go there.
+#[test]
+fn no_address_passes_for_its_number_or_port() {
+    for (node, port) in [(-2, 9092), (i32::MIN, 9092), (3, -1), (3, 65_536), (3, i32::MAX)] {
+        let broker =
+            MetadataResponseBroker::default().with_node_id(BrokerId(node)).with_host(text("b")).with_port(port);
+        let frame = response(7, false, &MetadataResponse::default().with_brokers(vec![broker]), 0);
+        let refused = Err(Refusal::Broker(format!("broker {node} advertises `b:{port}`")));
+        assert_eq!(through(3, 0, &frame, 99), refused);
+    }
+}
+
 proptest! {
     /// Whatever a long response to Fetch is, it comes to an end without a panic, and is never longer than it was.
     #[test]

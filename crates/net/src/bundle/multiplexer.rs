@@ -5,6 +5,7 @@
 //! section 4.2), a stream that has waited for nothing since its last turn goes before those that always have more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -30,6 +31,8 @@ const GREATEST_UNSENT: u64 = 256 << 10;
 const TURNS: u64 = 4;
 /// Most parts of a stream that are not joined. An honest peer leaves as many as packets that are lost or late at once.
 const MAX_PARTS: usize = 4096;
+/// What such a part takes besides its bytes: its place in the tree, and the least that is allocated.
+const PART_BYTES: usize = 128;
 /// How many numbers a peer's stream may be ahead of the first that was not seen.
 const NUMBERS_AHEAD: u32 = 1 << 16;
 
@@ -62,7 +65,7 @@ pub struct MultiplexerConfig {
     pub window_budget: u64,
     /// Most bytes of all streams that wait to be read; beyond it the stream that holds up most is reset.
     pub max_unread: u64,
-    /// The transport's receive buffer in bytes.
+    /// The transport's receive buffer in bytes, which is as much as may be on its way to the peer.
     pub receive_buffer: u64,
 }
 
@@ -181,9 +184,9 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Bytes that are here.
+    /// Bytes that are here. Parts of a byte each take far more room than they have bytes.
     fn held(&self) -> usize {
-        self.ready.len() + self.ahead_bytes
+        self.ready.len() + self.ahead_bytes + self.ahead.len() * PART_BYTES
     }
 
     /// Lets all bytes go; how many there were.
@@ -306,7 +309,11 @@ pub struct Multiplexer {
     windows: u64,
     /// Of all streams, bytes that wait to be read.
     unread: u64,
+    /// Held by every bundle that shares the bound of these bytes with this one.
+    sharers: Arc<()>,
     control: VecDeque<Control>,
+    /// Resets of the peer's streams among it.
+    answers: usize,
     /// Streams that have data or an end to frame, and had nothing before.
     fresh: VecDeque<StreamId>,
     /// Those that have had a turn since.
@@ -333,7 +340,9 @@ impl Multiplexer {
             peer_streams: 0,
             windows: 0,
             unread: 0,
+            sharers: Arc::default(),
             control: VecDeque::new(),
+            answers: 0,
             fresh: VecDeque::new(),
             queue: VecDeque::new(),
             writer: CellWriter::default(),
@@ -386,6 +395,18 @@ impl Multiplexer {
         self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
     }
 
+    /// From now on all that hold `sharers` share the bound of unread bytes in equal parts, of which each lets a stream's window
+    /// grow.
+    pub(super) fn share(&mut self, sharers: Arc<()>) {
+        self.sharers = sharers;
+    }
+
+    /// Most bytes that may wait to be read.
+    fn max_unread(&self) -> u64 {
+        let most = self.config.max_unread;
+        (most / Arc::strong_count(&self.sharers) as u64).max(GREATEST_WINDOW.min(most))
+    }
+
     /// From now on the peer opens no streams.
     pub fn take_no_streams(&mut self) {
         self.config.max_streams = 0;
@@ -427,12 +448,14 @@ impl Multiplexer {
         let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
         outgoing.blocked = taken < bytes.len();
         if self.is_alone(stream) {
+            let mut room = self.unsent_room() as usize;
             let outgoing = &mut self.streams.get_mut(&stream)?.outgoing;
-            while !rest.is_empty() && outgoing.framed < outgoing.limit && self.writer.waiting() < self.unsent {
+            while !rest.is_empty() && outgoing.framed < outgoing.limit && room > 0 {
                 let count = push_data(&mut self.writer, stream, outgoing.framed, outgoing.limit, rest);
                 outgoing.framed += count as u64;
                 self.counts.sent_bytes += count as u64;
                 rest = &rest[count..];
+                room = room.saturating_sub(count + DATA_OVERHEAD);
             }
         }
         self.streams.get_mut(&stream)?.outgoing.buffer.extend(rest);
@@ -562,8 +585,13 @@ impl Multiplexer {
             known.reset = Some(code);
             known.outgoing.buffer = VecDeque::new();
             self.unread -= known.incoming.clear();
-            self.control.push_back(Control::Reset(stream, code));
+            self.say_reset(stream, code);
         }
+    }
+
+    fn say_reset(&mut self, stream: StreamId, code: u8) {
+        self.control.push_back(Control::Reset(stream, code));
+        self.answers += usize::from(self.is_peers(stream));
     }
 
     /// With which code a stream was reset, if it was. One that is forgotten was let go.
@@ -677,9 +705,11 @@ impl Multiplexer {
         self.unsent = self.unsent.clamp(UNSENT_BYTES, GREATEST_UNSENT);
     }
 
-    /// Bytes that may be framed before enough waits for the transport.
+    /// Bytes that may be framed before enough waits for the transport, or for the peer: what a peer says of its window, and how
+    /// long it takes to acknowledge, does not decide how much is kept for it.
     fn unsent_room(&self) -> u64 {
-        self.unsent.saturating_sub(self.writer.waiting())
+        let kept = self.config.receive_buffer.saturating_add(self.unsent);
+        self.unsent.saturating_sub(self.writer.waiting()).min(kept.saturating_sub(self.writer.held()))
     }
 
     /// Cells of a turn while so many streams take turns.
@@ -714,7 +744,10 @@ impl Multiplexer {
     fn frame_control(&mut self, control: Control) {
         match control {
             Control::Open(stream, header) => self.writer.push(&StreamFrame::Open { stream, header: &header }),
-            Control::Reset(stream, code) => self.writer.push(&StreamFrame::Reset { stream, code }),
+            Control::Reset(stream, code) => {
+                self.answers -= usize::from(self.is_peers(stream));
+                self.writer.push(&StreamFrame::Reset { stream, code });
+            }
             Control::Window(stream) => {
                 if let Some(known) = self.streams.get(&stream).filter(|known| known.reset.is_none()) {
                     self.writer.push(&StreamFrame::Window { stream, limit: known.incoming.granted });
@@ -822,12 +855,13 @@ impl Multiplexer {
         while self.peer_seen.remove(&self.peer_first) {
             self.peer_first += 2;
         }
+        // Also of streams that the application has refused: it forgets them, and they make room for others.
+        if self.answers > 4 * self.config.max_streams + 16 {
+            return Err(Violation::Answers);
+        }
         if self.peer_streams >= self.config.max_streams {
             self.counts.refused += 1;
-            if self.control.len() > 4 * self.config.max_streams + 16 {
-                return Err(Violation::Answers);
-            }
-            self.control.push_back(Control::Reset(stream, reset_code::TOO_MANY));
+            self.say_reset(stream, reset_code::TOO_MANY);
             return Ok(None);
         }
         self.peer_streams += 1;
@@ -876,7 +910,7 @@ impl Multiplexer {
                 if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
                 }
-                while self.unread > self.config.max_unread {
+                while self.unread > self.max_unread() {
                     self.reset_fullest();
                 }
             }

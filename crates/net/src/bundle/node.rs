@@ -594,8 +594,11 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                 }
                 let (opening, class) = self.judge(&opening).ok()?;
                 let key = (from, class.name.clone());
-                let multiplexer = Multiplexer::new(class.multiplexer(false));
-                let number = self.thread.shared.lock().next_number();
+                let mut multiplexer = Multiplexer::new(class.multiplexer(false));
+                let mut bundles = self.thread.shared.lock();
+                multiplexer.share(bundles.sharers(&key, caller.as_deref()));
+                let number = bundles.next_number();
+                drop(bundles);
                 let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Open, class.flow.contract);
                 bundle.lock().connection = Some(connection);
                 let session = self.session(&bundle, &class, opening.mtu)?;

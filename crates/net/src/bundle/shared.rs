@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::frame::StreamId;
 use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use super::mutex::lock;
-use crate::connection::{Closed, ConnectionId, Keys, Peer};
+use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
 use crate::poll::PollWaker;
 
 /// A bundle's peer, and the name of its class.
@@ -66,6 +66,9 @@ pub(crate) struct OpenedStream {
 /// Keys, and which peer is called at an address.
 type KeyChange = (Keys, Vec<(SocketAddr, String)>);
 
+/// Who calls, and for which class: by the key if it is the caller's own, or else by the address.
+type Caller = (Result<[u8; KEY_BYTES], IpAddr>, String);
+
 /// The bundles that are not over.
 #[derive(Default)]
 pub(crate) struct Bundles {
@@ -74,12 +77,25 @@ pub(crate) struct Bundles {
     /// All, by number.
     all: BTreeMap<u64, Arc<SharedBundle>>,
     last_number: u64,
+    /// Held by the bundles that a peer has called for in a class.
+    callers: HashMap<Caller, Weak<()>>,
 }
 
 impl Bundles {
     pub(crate) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// What all bundles share that a peer has called for in a class: however many there are, what they hold together is
+    /// bounded.
+    pub(super) fn sharers(&mut self, (from, class): &BundleKey, caller: Option<&Peer>) -> Arc<()> {
+        self.callers.retain(|_, sharers| sharers.strong_count() > 0);
+        let who = caller.map_or_else(|| Err(source_of(from.ip())), |peer| Ok(peer.key));
+        let known = self.callers.entry((who, class.clone())).or_default();
+        let sharers = known.upgrade().unwrap_or_default();
+        *known = Arc::downgrade(&sharers);
+        sharers
     }
 
     /// Takes a new bundle, in which streams are opened from now on.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::cells::CellWriter;
+use super::frame::StreamFrame;
 use super::*;
 
 const RECEIVE_BUFFER: u64 = 32 << 10;
@@ -526,7 +528,7 @@ fn a_stream_fills_what_may_wait() {
 /// as much; one that comes goes first.
 #[test]
 fn streams_fill_in_turns() {
-    let mut multiplexer = Multiplexer::new(config(true));
+    let mut multiplexer = Multiplexer::new(MultiplexerConfig { receive_buffer: 1 << 30, ..config(true) });
     let streams: [StreamId; 8] = std::array::from_fn(|_| multiplexer.open(Vec::new()));
     let [fillers @ .., writer, late] = streams;
     for stream in &streams {
@@ -572,7 +574,7 @@ fn streams_fill_in_turns() {
 /// to what it takes, but not below 64 KiB. Who waits for room is told.
 #[test]
 fn what_may_wait_follows_the_transport() {
-    let mut multiplexer = Multiplexer::new(config(true));
+    let mut multiplexer = Multiplexer::new(MultiplexerConfig { receive_buffer: 1 << 30, ..config(true) });
     let stream = multiplexer.open(Vec::new());
     grant(&mut multiplexer, stream, 1 << 30);
     let mut said = 0;
@@ -621,7 +623,7 @@ fn streams_beyond_the_limit_are_reset() {
     assert!(pair.0[0].streams[&beyond].reset);
     assert_eq!(pair.0[1].multiplexer.streams(), 16);
     let mut hostile = Multiplexer::new(config(false));
-    let frame = super::frame::StreamFrame::End { stream: 1 << 20, size: 0 };
+    let frame = StreamFrame::End { stream: 1 << 20, size: 0 };
     assert_eq!(hostile.receive(0, frame.head().as_slice()), Err(Violation::Stream));
 }
 
@@ -727,4 +729,102 @@ fn a_reset_ends_what_was_let_go() {
     far.reset(stream, reset_code::ABORTED);
     carry(&mut far, &mut near, &mut far_said);
     assert_eq!(near.streams(), 0);
+}
+
+/// Frames of a peer, each behind the one before, in cells as a peer sends them.
+fn hear(multiplexer: &mut Multiplexer, said: &mut CellWriter, frames: &[StreamFrame<'_>]) -> Result<(), Violation> {
+    let from = said.end();
+    for frame in frames {
+        said.push(frame);
+    }
+    let mut bytes = vec![0; (said.end() - from) as usize];
+    said.read(from, &mut bytes);
+    said.release(said.end());
+    multiplexer.receive(from, &bytes)
+}
+
+/// Bytes that come one by one, none behind another, take the room that they take: what is held stays within the bound.
+#[test]
+fn scattered_bytes_are_counted_as_what_they_take() {
+    let most = 400 << 10;
+    let mut multiplexer = Multiplexer::new(config(false));
+    multiplexer.set_limits(16, 1 << 20, most);
+    let mut said = CellWriter::default();
+    for stream in (0..32).step_by(2) {
+        for at in 0..4096 {
+            let data = StreamFrame::Data { stream, offset: 2 * at + 1, bytes: b"x" };
+            hear(&mut multiplexer, &mut said, &[data]).unwrap();
+        }
+    }
+    // A part takes about a hundred bytes.
+    let kept = (0..32).step_by(2).filter(|stream| multiplexer.reset_of(*stream).is_none()).count();
+    assert!(kept as u64 * 4096 * 96 <= most, "{kept} streams");
+}
+
+/// A peer that opens streams to be refused, and takes none of the answers, does not have them wait without end.
+#[test]
+fn answers_that_are_not_taken_are_bounded() {
+    let mut multiplexer = Multiplexer::new(config(false));
+    let mut said = CellWriter::default();
+    let refused = (0..1_000_000).step_by(2).position(|stream| {
+        let heard = hear(&mut multiplexer, &mut said, &[StreamFrame::Open { stream, header: b"" }]);
+        multiplexer.reset(stream, reset_code::DENIED);
+        multiplexer.drop_stream(stream);
+        multiplexer.produce();
+        heard == Err(Violation::Answers)
+    });
+    // Those that the transport has not asked for, and four times as many as streams may be open.
+    let most = (64 << 10) / 6 + 4 * 16 + 16;
+    assert!(refused.is_some_and(|count| count as u64 <= most + 100), "{refused:?}");
+}
+
+/// A peer that calls for many bundles fills little more than one of them: each later one gets a part of the bound.
+#[test]
+fn bundles_of_a_peer_share_the_bound() {
+    let most = 64 << 20;
+    let mut bundles = super::shared::Bundles::default();
+    let key = |port| ((std::net::Ipv4Addr::LOCALHOST, port).into(), "bulk".to_owned());
+    let mut fill = |port: u16| {
+        let mut multiplexer = Multiplexer::new(config(false));
+        multiplexer.set_limits(2000, 0, most);
+        multiplexer.share(bundles.sharers(&key(port), None));
+        let mut said = CellWriter::default();
+        for stream in (0..4000).step_by(2) {
+            for part in 0..16 {
+                let data = StreamFrame::Data { stream, offset: part * 4000, bytes: &[0; 4000] };
+                hear(&mut multiplexer, &mut said, &[data]).unwrap();
+            }
+        }
+        multiplexer
+    };
+    let filled: Vec<Multiplexer> = (1..=16).map(&mut fill).collect();
+    let held: Vec<u64> = filled.iter().map(|multiplexer| multiplexer.held_bytes() >> 20).collect();
+    assert_eq!(held[..3], [63, 31, 21]);
+    // An eighth of it is what one stream's window may grow to.
+    assert!(held[8..].iter().all(|held| *held <= 8), "{held:?}");
+    drop(filled);
+    assert_eq!(fill(20).held_bytes() >> 20, 63);
+}
+
+/// A peer that has its packets sent and acknowledges none, whatever it says of its window, has a window's bytes kept for it.
+/// What it acknowledges makes room for more.
+#[test]
+fn what_a_peer_does_not_acknowledge_is_bounded() {
+    let mut multiplexer = Multiplexer::new(config(true));
+    let stream = multiplexer.open(Vec::new());
+    grant(&mut multiplexer, stream, u64::MAX);
+    // What is written waits, too. A turn may go beyond the bound by what may wait.
+    let most = RECEIVE_BUFFER + 2 * (256 << 10) + (64 << 10);
+    let (mut said, bytes) = (0, vec![0; 64 << 10]);
+    for round in 1..=20 {
+        for _ in 0..100 {
+            multiplexer.write(stream, &bytes).unwrap();
+            let new = multiplexer.produce();
+            multiplexer.read_sent(said, &mut vec![0; new as usize]);
+            said += new;
+            assert!(multiplexer.held_bytes() <= most, "{}", multiplexer.held_bytes());
+        }
+        assert!(said >= round * RECEIVE_BUFFER, "{said} in round {round}");
+        multiplexer.release(said);
+    }
 }

@@ -24,7 +24,7 @@ pub struct Config {
     pub idle_timeout: Span,
     /// Most connections, at most 16384. Default 1024.
     pub max_connections: usize,
-    /// Most connections with one IP address. Default 256.
+    /// Most connections with one IP address, and most that one key of its own has called for, from all addresses. Default 256.
     pub max_per_peer: usize,
     /// Most connections whose peer has not yet shown that it has the keys. Half of them are reserved for addresses that
     /// have shown it before. Default 64.

@@ -498,7 +498,7 @@ impl Endpoint {
         if let Some(earlier) = earlier {
             self.remove(earlier);
         }
-        let id = if self.make_room(from) { self.new_id() } else { None };
+        let id = if self.make_room(from, caller.as_deref()) { self.new_id() } else { None };
         let Some(id) = id else {
             self.refused.excessive += 1;
             self.answer(from, datagram::refusal(initiator, RefusalCode::Busy, nonce));
@@ -540,20 +540,24 @@ impl Endpoint {
             && (proven && self.proven_handshakes.take(now) || self.handshakes.take(now))
     }
 
-    /// Whether there is room for an unconfirmed connection with `from`. Another one may be forgotten for it.
-    fn make_room(&mut self, from: SocketAddr) -> bool {
+    /// Whether there is room for an unconfirmed connection with `from`. Another one may be forgotten for it. A caller with
+    /// a key of its own has one share, however many addresses it calls from.
+    fn make_room(&mut self, from: SocketAddr, caller: Option<&Peer>) -> bool {
         let Config { max_per_peer, max_unconfirmed, max_unconfirmed_per_address, .. } = self.config;
         let source = source_of(from.ip());
-        let (mut of_source, mut unconfirmed) = (0, Vec::new());
+        let (mut of_source, mut of_caller, mut unconfirmed) = (0, 0, Vec::new());
         for known in self.slots.iter().flatten() {
             let other = source_of(known.peer.ip());
             of_source += usize::from(other == source);
+            let has_called =
+                !known.calls && known.identity.as_deref().map(|peer| peer.key) == caller.map(|peer| peer.key);
+            of_caller += usize::from(caller.is_some() && has_called);
             if matches!(known.state, ConnectionState::Unconfirmed(_)) {
                 unconfirmed.push((other, known.last_heard, known.id));
             }
         }
         let held_by = |who| unconfirmed.iter().filter(|(other, ..)| *other == who).count();
-        if of_source >= max_per_peer || held_by(source) >= max_unconfirmed_per_address {
+        if of_source.max(of_caller) >= max_per_peer || held_by(source) >= max_unconfirmed_per_address {
             return false;
         }
         let is_stranger = |(other, ..): &&(IpAddr, Instant, u32)| !self.sources.is_proven(*other);

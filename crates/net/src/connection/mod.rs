@@ -29,6 +29,7 @@
 //! | answers a hello that they have not seen | a count | `cookies_answer_one_hello`, `hints_do_not_stop_a_handshake` |
 //! | has a key, does not complete handshakes | [`Config::max_unconfirmed_per_address`] places, half of all from many addresses | `an_address_has_its_share_of_places`, `strangers_do_not_keep_out_who_is_known` |
 //! | has a key, completes them | [`Config::max_per_peer`] of [`Config::max_connections`] slots | `connections_per_peer_are_bounded` |
+//! | has a key of its own, completes them from many addresses | the same | `many_addresses_give_a_key_no_more_connections` |
 //! | changes, repeats, reflects or forges sealed datagrams | a count | `nothing_but_what_was_sent_arrives` |
 //! | sends copies of a peer's datagrams from elsewhere, ahead of them | a question, five times a second | `copies_from_elsewhere_move_nothing` |
 //! | sends datagrams of unknown connections | 100 resets a second, each shorter than what it answers. Meanwhile restarts may go unnoticed until the idle timeout | `resets_are_limited` |

@@ -912,6 +912,36 @@ fn connections_per_peer_are_bounded() {
     assert_eq!((pair.events_b.len(), pair.events_a.iter().filter(busy).count()), (2, 1));
 }
 
+/// A peer with a key of its own gets no more slots from many addresses, so that another peer finds room.
+#[test]
+fn many_addresses_give_a_key_no_more_connections() {
+    let [own, greedy, other] = [1, 2, 3].map(|seed| key_pair(Random::from_seed([seed; 32])));
+    let keys = |private, peers: &[[u8; KEY_BYTES]]| Keys::Static {
+        private,
+        peers: peers.iter().map(|key| anyone(*key)).collect(),
+    };
+    let called_side =
+        Config { keys: keys(own.0, &[greedy.1, other.1]), max_connections: 4, max_per_peer: 2, ..Config::default() };
+    let mut pair = Pair::new((preshared(), called_side));
+    let mut is_accepted = |private, host: u8| {
+        let config = Config { keys: keys(private, &[own.1]), accepts: false, ..Config::default() };
+        let mut caller = Endpoint::new(config, [host; 32]);
+        caller.connect(pair.now, called(), b"").unwrap();
+        let from = SocketAddr::from(([192, 0, 2, host], 1000));
+        while let Some((_, bytes)) = caller.poll_transmit() {
+            pair.hear_b(from, &bytes);
+            while let Some((_, mut bytes)) = pair.b.poll_transmit() {
+                caller.handle_datagram(pair.now, called(), &mut bytes, &mut |_, _| Ok(Vec::new()));
+            }
+        }
+        pair.events_b
+            .iter()
+            .any(|(_, event)| matches!(event, Event::Accepted { from: accepted, .. } if *accepted == from))
+    };
+    assert_eq!([11, 12, 13, 14, 15].map(|host| is_accepted(greedy.0, host)), [true, true, false, false, false]);
+    assert_eq!([21, 22, 23].map(|host| is_accepted(other.0, host)), [true, true, false]);
+}
+
 /// What is done to a datagram under way.
 #[derive(Clone, Copy, Debug)]
 enum Mischief {
