@@ -1037,6 +1037,8 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "weight = 2.0\nmax_rate", 8, "does not honour weight"),
             ("200Mbit/s", "0bit/s", 10, "above zero"),
             ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),
+            ("max_rate", "class = 32\nmax_rate", 8, "class is 32: classes are 0 to 31"),
+            ("max_rate", "message_class = 40\nmax_rate", 8, "message_class is 40: classes are 0 to 31"),
             ("max_rate", "unread = \"0B\"\nmax_rate", 8, "unread is 0 bytes; it is at least 8 MiB"),
             ("max_rate", "unread = \"8388607B\"\nmax_rate", 8, "unread is 8388607 bytes"),
             ("max_rate", "window = \"63999B\"\nmax_rate", 8, "window is 63999 bytes; it is at least 64 kB"),

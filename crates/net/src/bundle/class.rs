@@ -55,6 +55,9 @@ impl BundleClass {
         if self.flow.transport.protocol() != Protocol::Tcp {
             return wrong(format!("{} does not carry streams", self.flow.transport.name()));
         }
+        if usize::from(self.message_class) >= CLASSES {
+            return wrong(format!("message_class is {}: classes are 0 to {}", self.message_class, CLASSES - 1));
+        }
         if self.message_line_rate.is_some() && self.message_class > MAX_ALONE {
             return wrong(format!("with message_line_rate, message_class is at most {MAX_ALONE}: six more follow it"));
         }

@@ -8,7 +8,7 @@ use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
 use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::contract::{Contract, ContractError, Field};
-use pliant_proto::packet::{Ecn, TrafficClass};
+use pliant_proto::packet::{CLASSES, Ecn, TrafficClass};
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::rng::Stream;
 use pliant_proto::settings::{OutOfRange, SettingValue, Value};
@@ -152,6 +152,14 @@ pub enum FlowError {
     /// Nobody knows what is left of a flow of unknown size.
     #[error("done_by needs a flow of known size")]
     UnknownSize,
+    /// A traffic class that does not exist.
+    #[error("{setting} is {class}: classes are 0 to {}", CLASSES - 1)]
+    NoClass {
+        /// Which one.
+        setting: &'static str,
+        /// Its number.
+        class: u8,
+    },
     /// What gives way would be in the way.
     #[error("class and low_class are both {0}: bounded-two-class needs two")]
     OneClass(u8),
@@ -171,6 +179,11 @@ impl FlowSettings {
     pub fn check(&self) -> Result<(), FlowError> {
         if self.mtu < MIN_MTU {
             return Err(FlowError::Mtu(self.mtu));
+        }
+        let Classes { data, low, control, credit } = self.classes;
+        let classes = [("class", data), ("low_class", low), ("control_class", control), ("credit_class", credit)];
+        if let Some((setting, class)) = classes.into_iter().find(|(_, class)| usize::from(*class) >= CLASSES) {
+            return Err(FlowError::NoClass { setting, class });
         }
         let transport = self.transport;
         let refused = |error| FlowError::Contract { transport, error };
