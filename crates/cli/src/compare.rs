@@ -148,7 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         ran.retain(|(_, result, _)| !result.interrupted);
         let all = resolved.len() * platforms.len();
         let kept = if ran.is_empty() { "; nothing was written" } else { ", the others are left out" };
-        eprintln!("interrupted: {} of {all} runs went to their end{kept}", ran.len());
+        say!("interrupted: {} of {all} runs went to their end{kept}", ran.len());
         if ran.is_empty() {
             return Ok(ExitStatus::Interrupted);
         }
@@ -260,7 +260,7 @@ impl Arguments {
         }
         if let (Seeds::Fixed(count), false) = (&seeds, self.output.quiet) {
             let chosen = if self.seeds.is_none() { " (--seeds takes another number)" } else { "" };
-            eprintln!("{count} seeds, {first} to {}{chosen}", first + count - 1);
+            say!("{count} seeds, {first} to {}{chosen}", first + count - 1);
         }
         Ok(seeds)
     }
@@ -311,7 +311,7 @@ fn repeat(
             repeated.add(seed, &SeedRuns::new(labels, statistics));
         }
         if interrupt.load(Ordering::Relaxed) {
-            eprintln!("interrupted: {} seeds went to their end, the others are left out", repeated.seeds().len());
+            say!("interrupted: {} seeds went to their end, the others are left out", repeated.seeds().len());
             break;
         }
     }
@@ -363,7 +363,7 @@ fn say_what_is_equal(ran: &[(String, RunResult, String)]) {
         Some((&first.0, label))
     });
     for (first, label) in twins {
-        eprintln!("warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect here");
+        say!("warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect here");
     }
 }
 

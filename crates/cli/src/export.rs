@@ -137,7 +137,7 @@ pub(crate) fn run_export(arguments: &ExportArgs) -> Result<ExitStatus, CliError>
     let exported = export(&port, form).map_err(CliError::User)?;
     print(&exported.text)?;
     for sentence in &exported.not_expressed {
-        eprintln!("not expressed: {}", OneLine(sentence));
+        say!("not expressed: {}", OneLine(sentence));
     }
     Ok(ExitStatus::Done)
 }
@@ -230,7 +230,7 @@ pub(crate) fn run_import(arguments: &ImportArgs) -> Result<ExitStatus, CliError>
         in_table(&plan)?
     ))?;
     for sentence in &assumed {
-        eprintln!("assumed: {}", OneLine(sentence));
+        say!("assumed: {}", OneLine(sentence));
     }
     Ok(ExitStatus::Done)
 }

@@ -133,7 +133,7 @@ impl RunProgress {
         if self.shows_lines && self.is_line_due() {
             let done = self.done();
             let left = elapsed.as_secs_f64() * (1.0 - done) / done.max(1e-3);
-            eprintln!("{:.0} %: {state}, {rate:.1} M hops/s, about {left:.0} s left", done * 100.0);
+            say!("{:.0} %: {state}, {rate:.1} M hops/s, about {left:.0} s left", done * 100.0);
         }
     }
 

@@ -146,7 +146,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let result = run_one(&scenario, interrupt::listen(interrupt::SO_FAR_IS_THE_RESULT), &display)?;
     drop(display);
     if result.flows.is_empty() && !result.interrupted {
-        eprintln!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
+        say!("warning: no flow started between `warmup` and `measure_until`: there is nothing to measure");
     }
     if let Some(out) = &output.out {
         let run = Variant { label: arguments.variant.name(), result: &result };

@@ -47,7 +47,7 @@ impl VariantArgument {
         let variants = scenario.variants()?;
         if self.variant.is_none() && !variants.is_empty() {
             let names: Vec<String> = variants.iter().map(|(name, _)| format!("\"{name}\"")).collect();
-            eprintln!("variants are for `pliant compare`, or one of them with --variant: {}", names.join(", "));
+            say!("variants are for `pliant compare`, or one of them with --variant: {}", names.join(", "));
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ pub(crate) fn resolve(scenario: &Scenario, said: &mut BTreeSet<String>) -> Resul
 pub(crate) fn say_warnings(scenario: &Resolved, said: &mut BTreeSet<String>) {
     for warning in &scenario.warnings {
         if said.insert(warning.clone()) {
-            eprintln!("warning: {}", OneLine(warning));
+            say!("warning: {}", OneLine(warning));
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         write_atomically(&arguments.out.join(name), content)?;
     }
     if log.left_out > 0 {
-        eprintln!("left out: {} lines without bytes, or within one host", log.left_out);
+        say!("left out: {} lines without bytes, or within one host", log.left_out);
     }
     let out = arguments.out.display();
     print(&format!(

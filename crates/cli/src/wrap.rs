@@ -114,7 +114,7 @@ fn set_preload(
         if !by_proxy {
             return Err(CliError::User(format!("{why}; a table `proxy` or `forward` of the daemon serves it")));
         }
-        eprintln!("warning: {why}; only what it connects to by a proxy goes through the daemon");
+        say!("warning: {why}; only what it connects to by a proxy goes through the daemon");
         return Ok(false);
     }
     let library = match &arguments.library {

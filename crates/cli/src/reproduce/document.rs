@@ -65,7 +65,7 @@ pub(super) fn write(
     for experiment in ci::recorded_experiments(&records, library)? {
         if records.refresh(&experiment)? {
             let (paper, figure, size) = (&experiment.paper, &experiment.figure, experiment.size().name());
-            eprintln!("forgotten: {paper} {figure}, {size}: its file makes other claims now");
+            say!("forgotten: {paper} {figure}, {size}: its file makes other claims now");
         }
     }
     write_atomically(&document.with_extension("json"), &records.to_json())?;

@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     }
     if !finished {
         let (whole, all) = (outcomes.len(), experiments.len());
-        eprintln!(
+        say!(
             "interrupted: {whole} of {all} figures are whole, no file was written; the same command goes on where this \
              one was"
         );
@@ -220,7 +220,7 @@ fn load(library: &Library, chosen: &[(String, String)], size: Size) -> Result<Ve
     let mut experiments = Vec::new();
     for (paper, figure) in chosen {
         match library.missing_data(paper, figure)? {
-            Some(why) => eprintln!("left out: {why}"),
+            Some(why) => say!("left out: {why}"),
             None => experiments.push(Experiment::load(library, paper, figure, size)?),
         }
     }

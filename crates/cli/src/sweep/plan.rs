@@ -250,7 +250,7 @@ pub(super) fn forget_damaged(points: &[&Point]) -> Result<(), CliError> {
         0 => String::new(),
         others => format!(" So do {others} other points"),
     };
-    eprintln!("warning: {}", OneLine(format!("{label}: {why}. It runs again.{others}")));
+    say!("warning: {}", OneLine(format!("{label}: {why}. It runs again.{others}")));
     Ok(())
 }
 
@@ -263,7 +263,7 @@ pub(super) fn warn(due: &[&Point]) {
             0 => String::new(),
             others => format!(" (and {others} other points)"),
         };
-        eprintln!("warning: {}", OneLine(format!("{label}{others}: {warning}")));
+        say!("warning: {}", OneLine(format!("{label}{others}: {warning}")));
     }
 }
 

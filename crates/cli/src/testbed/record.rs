@@ -218,7 +218,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
                 drop(display);
                 let (real, headroom) = run_one(scenario, &arguments.how, interrupt, arguments.quiet)?;
                 if interrupt.load(Ordering::Relaxed) {
-                    eprintln!("interrupted: what was under way is not recorded");
+                    say!("interrupted: what was under way is not recorded");
                     return Ok(ExitStatus::Interrupted);
                 }
                 found.idle.push(headroom.idle);
