@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 const CLASS: &str = "[classes.bulk]\ntransport = \"cubic\"\n";
 
 fn pliant() -> Command {
@@ -15,6 +17,14 @@ fn pliant() -> Command {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with a key that daemons share.
+fn folder_with_key() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    folder
 }
 
 /// A service that sends back what it gets.
@@ -95,9 +105,7 @@ fn ping(tcp: &mut TcpStream) {
 /// A daemon's life: check, start, status, a bad and a good reload, a contract, a drain by a signal and one by a request.
 #[test]
 fn a_daemon_is_run_by_commands_and_signals() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let folder = folder_with_key();
     let write = |name: &str, rest: &str| {
         let path = folder.path().join(format!("{name}.toml"));
         let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
@@ -164,9 +172,7 @@ fn a_daemon_is_run_by_commands_and_signals() {
 /// A log that takes no more, as on a full disk, ends no daemon: it starts, is reloaded and drains as with one.
 #[test]
 fn a_full_log_ends_no_daemon() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let folder = folder_with_key();
     let file = folder.path().join("a.toml");
     let good = format!(
         "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"a.sock\"\n{CLASS}[exit]\nallow = [\"127.0.0.1:1\"]\n"
@@ -195,9 +201,7 @@ fn a_full_log_ends_no_daemon() {
 /// told, and the exit code is the program's.
 #[test]
 fn programs_are_wrapped() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let folder = folder_with_key();
     let write = |name: &str, rest: &str| {
         let path = folder.path().join(format!("{name}.toml"));
         let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
@@ -293,9 +297,7 @@ fn http() -> SocketAddr {
 /// A service manager hears when a daemon serves and when it drains (sd_notify(3)).
 #[test]
 fn a_service_manager_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = pliant().arg("keygen").arg(folder.path().join("key")).output().unwrap();
-    assert!(made.status.success(), "{}", text(&made.stderr));
+    let folder = folder_with_key();
     let file = folder.path().join("daemon.toml");
     std::fs::write(&file, "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"daemon.sock\"\n").unwrap();
     let path = folder.path().join("notify");
