@@ -9,7 +9,7 @@ use pliant_proto::packet::CLASSES;
 use pliant_proto::units::Rate;
 
 use super::multiplexer::{GREATEST_WINDOW, MultiplexerConfig};
-use crate::flow::{Classes, FlowSettings, Protocol, SocketTransport};
+use crate::flow::{Classes, FlowSettings, Protocol, SocketTransport, check_class};
 
 /// The last class behind which there are those of ATP's other priorities and its backup.
 const MAX_ALONE: u8 = CLASSES as u8 - 7;
@@ -55,8 +55,8 @@ impl BundleClass {
         if self.flow.transport.protocol() != Protocol::Tcp {
             return wrong(format!("{} does not carry streams", self.flow.transport.name()));
         }
-        if usize::from(self.message_class) >= CLASSES {
-            return wrong(format!("message_class is {}: classes are 0 to {}", self.message_class, CLASSES - 1));
+        if let Err(error) = check_class("message_class", self.message_class) {
+            return wrong(error.to_string());
         }
         if self.message_line_rate.is_some() && self.message_class > MAX_ALONE {
             return wrong(format!("with message_line_rate, message_class is at most {MAX_ALONE}: six more follow it"));

@@ -545,13 +545,14 @@ impl Endpoint {
     fn make_room(&mut self, from: SocketAddr, caller: Option<&Peer>) -> bool {
         let Config { max_per_peer, max_unconfirmed, max_unconfirmed_per_address, .. } = self.config;
         let source = source_of(from.ip());
+        let has_its_key = |known: &Connection| {
+            caller.zip(known.identity.as_deref()).is_some_and(|(caller, peer)| peer.key == caller.key)
+        };
         let (mut of_source, mut of_caller, mut unconfirmed) = (0, 0, Vec::new());
         for known in self.slots.iter().flatten() {
             let other = source_of(known.peer.ip());
             of_source += usize::from(other == source);
-            let has_called =
-                !known.calls && known.identity.as_deref().map(|peer| peer.key) == caller.map(|peer| peer.key);
-            of_caller += usize::from(caller.is_some() && has_called);
+            of_caller += usize::from(!known.calls && has_its_key(known));
             if matches!(known.state, ConnectionState::Unconfirmed(_)) {
                 unconfirmed.push((other, known.last_heard, known.id));
             }

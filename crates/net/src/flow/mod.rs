@@ -7,6 +7,6 @@ mod transport;
 
 pub use opening::{Answer, Opening};
 pub use path::{MIN_MTU, Path};
-pub(crate) use settings::WAITING_BUFFERS;
 pub use settings::{Classes, FlowError, FlowSettings};
+pub(crate) use settings::{WAITING_BUFFERS, check_class};
 pub use transport::{Protocol, SocketTransport};

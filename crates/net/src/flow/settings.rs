@@ -168,6 +168,11 @@ pub enum FlowError {
     NothingNeeded,
 }
 
+/// Refuses a traffic class that does not exist.
+pub(crate) fn check_class(setting: &'static str, class: u8) -> Result<(), FlowError> {
+    if usize::from(class) < CLASSES { Ok(()) } else { Err(FlowError::NoClass { setting, class }) }
+}
+
 impl FlowSettings {
     /// With a receive buffer of at most so many bytes, at first 1 MiB.
     #[must_use]
@@ -181,10 +186,10 @@ impl FlowSettings {
             return Err(FlowError::Mtu(self.mtu));
         }
         let Classes { data, low, control, credit } = self.classes;
-        let classes = [("class", data), ("low_class", low), ("control_class", control), ("credit_class", credit)];
-        if let Some((setting, class)) = classes.into_iter().find(|(_, class)| usize::from(*class) >= CLASSES) {
-            return Err(FlowError::NoClass { setting, class });
-        }
+        check_class("class", data)?;
+        check_class("low_class", low)?;
+        check_class("control_class", control)?;
+        check_class("credit_class", credit)?;
         let transport = self.transport;
         let refused = |error| FlowError::Contract { transport, error };
         self.contract.check(&transport.honours()).map_err(refused)?;
