@@ -10,7 +10,7 @@ use crate::recovery::scoreboard::DUP_THRESH;
 use crate::time::{Instant, Span};
 
 /// Recoveries for which a reordering window widened by D-SACK lasts (RFC 8985 section 6.2, step 4).
-const WIDENED_RECOVERIES: u32 = 16;
+pub(crate) const WIDENED_RECOVERIES: u32 = 16;
 /// Probe timeout before the first round-trip sample (RFC 8985 section 7.2).
 const FIRST_PROBE_TIMEOUT: Span = Span::from_secs(1);
 

@@ -80,6 +80,11 @@ impl NormalFlow {
         self.plateau = if self.window < self.plateau { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.window = (self.window * BETA).max(FLOOR);
         self.ssthresh = self.window;
+        self.begin_curve();
+    }
+
+    /// The curve leads from the window to the plateau, as soon as slow start is over.
+    fn begin_curve(&mut self) {
         self.reno = self.window;
         self.k = libm::cbrt((self.plateau - self.window).max(0.0) / C);
         self.epoch = None;
@@ -91,9 +96,7 @@ impl NormalFlow {
         self.window = self.window.max(window);
         self.ssthresh = self.ssthresh.max(ssthresh);
         self.plateau = self.plateau.max(plateau);
-        self.reno = self.reno.max(self.window);
-        self.k = libm::cbrt((self.plateau - self.window).max(0.0) / C);
-        self.epoch = None;
+        self.begin_curve();
     }
 
     /// The retransmission timer expired.

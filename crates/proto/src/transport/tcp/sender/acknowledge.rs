@@ -46,7 +46,7 @@ impl<C: CongestionControl> TcpSender<C> {
             self.leave_persist(ack.cumulative);
         }
         let mut unusual = self.unusual.take().unwrap_or_default();
-        unusual.loss.set_dup_thresh((self.snd_nxt - self.snd_una) / self.mss());
+        unusual.loss.set_dup_thresh(self.snd_nxt - self.snd_una, self.mss());
         let flight = self.in_flight(&unusual);
         let before = self.known(&unusual);
         let news = self.read(now, &mut unusual, ack, sack, window_moved);

@@ -2,6 +2,7 @@
 
 use crate::packet::ByteRange;
 use crate::recovery::proportional_rate::ProportionalRate;
+use crate::recovery::rack::WIDENED_RECOVERIES;
 use crate::recovery::scoreboard::{DUP_THRESH, Scoreboard};
 use crate::time::Instant;
 
@@ -40,8 +41,6 @@ struct SentAgain {
 /// Most times that the number of SACKed segments that make a segment lost is doubled. A cut is taken back only with a doubling,
 /// so a receiver that calls losses spurious gains five cuts.
 const MOST_DOUBLINGS: u8 = 5;
-/// Recoveries that were needed, after which packets no longer overtake each other (as in RFC 8985 section 6.2, step 4).
-const DOUBLED_RECOVERIES: u8 = 16;
 
 /// How far packets overtake each other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +48,7 @@ struct Reordering {
     /// Doublings of what makes a segment lost.
     doublings: u8,
     /// Needed recoveries since the last one.
-    needed_recoveries: u8,
+    needed_recoveries: u32,
     /// Of the present or the last fast recovery, until it is known whether it was needed.
     sent_again: Option<SentAgain>,
 }
@@ -82,9 +81,10 @@ pub(super) struct Loss {
 }
 
 impl Reordering {
+    /// After enough of them packets no longer overtake each other, as with RACK.
     fn on_needed_recovery(&mut self) {
         self.needed_recoveries += 1;
-        if self.needed_recoveries >= DOUBLED_RECOVERIES {
+        if self.needed_recoveries >= WIDENED_RECOVERIES {
             (self.doublings, self.needed_recoveries) = (0, 0);
         }
     }
@@ -155,10 +155,14 @@ impl Loss {
         more.then_some(sent.ssthresh)
     }
 
-    /// What makes a segment lost, with so many segments in flight: at most half of them may have to be SACKed.
-    pub(super) fn set_dup_thresh(&mut self, segments: u64) {
-        let most = (segments / (2 * u64::from(DUP_THRESH))).checked_ilog2().unwrap_or(0);
-        self.scoreboard.double_dup_thresh(self.reordering.doublings.min(most as u8));
+    /// What makes a segment lost, with so many bytes in flight: at most half of their segments may have to be SACKed.
+    pub(super) fn set_dup_thresh(&mut self, flight: u64, mss: u64) {
+        let mut doublings = self.reordering.doublings;
+        if doublings > 0 {
+            let most = (flight / mss / (2 * u64::from(DUP_THRESH))).checked_ilog2().unwrap_or(0);
+            doublings = doublings.min(most as u8);
+        }
+        self.scoreboard.double_dup_thresh(doublings);
     }
 
     /// Data sent before a move to a higher class has arrived, or a timeout repairs it.

@@ -103,7 +103,6 @@ fn a_small_window_needs_no_more_than_half_of_it() {
         let all = end.transport.unacked() / MSS;
         answer_twice(&mut end, us(20 * round + 1), all, late);
     }
-    let mut end = End::new(end.transport);
     let (late, end_of_data) = (end.transport.unacked() / MSS, end.transport.next() / MSS);
     let answers = (1..end_of_data - late).map(|n| answer(&mut end, us(200), late, &[(late + 1, late + 1 + n)]));
     let until = answers.take_while(|sent| !sent.contains(&late)).count();
