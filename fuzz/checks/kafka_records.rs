@@ -3,7 +3,7 @@
 
 use pliant_kafka::batch::{Room, Section, sections};
 use pliant_kafka::ledger::{Ledger, MinDelivery};
-use pliant_kafka::thin::{Bound, LossPattern, thin};
+use pliant_kafka::thin::{Bound, LossOrder, LossPattern, thin};
 
 /// What a batch's checksum is about, and where it stands.
 const CRC: std::ops::Range<usize> = 17..21;
@@ -24,7 +24,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(records.len(), bytes.len());
     let min_delivery = MinDelivery::from_part(0.5).expect("it is a part of one");
     for pattern in [LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails] {
-        let bound = Bound { min_delivery, pattern };
+        let bound = Bound { min_delivery, order: LossOrder::new(pattern, "clicks", 0) };
         let mut ledger = Ledger::default();
         let (mut first, mut again) = (Vec::new(), Vec::new());
         thin(&records, &mut ledger, Some(bound), &mut Room::for_response(records.len()), &mut first);

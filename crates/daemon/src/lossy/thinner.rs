@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pliant_kafka::apart::{Cut, put_as_they_are};
 use pliant_kafka::batch::Room;
 use pliant_kafka::ledger::Ledger;
-use pliant_kafka::thin::{Bound, thin};
+use pliant_kafka::thin::{Bound, LossOrder, thin};
 use pliant_kafka::{Fetched, Refusal, Thinner, TopicName};
 use pliant_net::bundle::ExpectedMessages;
 use tokio::sync::OwnedSemaphorePermit;
@@ -95,6 +95,13 @@ struct Decision {
     lossy: bool,
 }
 
+impl Decision {
+    /// The order in which records of a partition are left out.
+    fn order(&self, partition: i32) -> LossOrder {
+        LossOrder::new(self.contract.pattern, &self.topic, partition)
+    }
+}
+
 impl ConnectionThinner<'_> {
     /// How records are given on; nothing if all are, and none is counted.
     fn decide(&mut self, fetched: &Fetched<'_>) -> Option<Decision> {
@@ -127,8 +134,8 @@ impl ConnectionThinner<'_> {
         let mut ledger = lock(&ledger);
         ledger.forget_below(fetched.log_start);
         let start = output.len();
-        let TopicContract { min_delivery, pattern, .. } = decision.contract;
-        let lossy = decision.lossy.then_some(Bound { min_delivery, pattern });
+        let bound = Bound { min_delivery: decision.contract.min_delivery, order: decision.order(fetched.partition) };
+        let lossy = decision.lossy.then_some(bound);
         let entry = thin(fetched.records, &mut ledger, lossy, &mut self.room, output);
         if !entry.is_empty() && !self.exit.note(&key, entry) {
             output.truncate(start);
@@ -210,11 +217,10 @@ impl Thinner for ConnectionThinner<'_> {
         };
         let carrying = self.apart.current.as_mut().expect("it has begun");
         carrying.ends_early |= decision.lossy;
-        let contract = decision.contract;
         let cut = Cut {
-            min_delivery: contract.min_delivery,
+            min_delivery: decision.contract.min_delivery,
             payload: carrying.payload,
-            pattern: contract.pattern,
+            order: decision.order(fetched.partition),
             leaves_out: decision.lossy,
         };
         let changing = self.exit.ledgers.changing();

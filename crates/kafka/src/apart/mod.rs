@@ -17,7 +17,7 @@ pub use carried::Carried;
 use crate::batch::{Batch, BatchHeader, RecordGroup, Room, Section, sections};
 use crate::ledger::{Entry, Ledger, MinDelivery};
 use crate::refusal::Refusal;
-use crate::thin::{Bound, LossPattern, batch};
+use crate::thin::{Bound, LossOrder, batch};
 
 /// Most messages of a response; what does not go into them stays in the response.
 pub const MAX_MESSAGES: usize = 1 << 17;
@@ -55,7 +55,7 @@ pub struct Cut {
     /// Bytes of a message that travels in one packet.
     pub payload: usize,
     /// Which records are lost first, if the path leaves the choice.
-    pub pattern: LossPattern,
+    pub order: LossOrder,
     /// Whether records are left out of batches that are not worth messages.
     pub leaves_out: bool,
 }
@@ -88,7 +88,7 @@ impl Plan {
             match section {
                 Section::Batch(header, bytes) => {
                     if !self.take_batch(&header, bytes, first, ledger, cut, &mut entry, output) {
-                        let bound = Bound { min_delivery: cut.min_delivery, pattern: cut.pattern };
+                        let bound = Bound { min_delivery: cut.min_delivery, order: cut.order };
                         let lossy = cut.leaves_out.then_some(bound);
                         let mut left = Vec::with_capacity(bytes.len());
                         batch(&header, bytes, ledger, lossy, &mut self.room, &mut entry, &mut left);
@@ -156,7 +156,7 @@ impl Plan {
         put_part(output, APART, &content);
         for RecordGroup { records, offsets, bytes } in groups {
             let message = [&(self.groups.len() as u32).to_be_bytes(), &bytes[..]].concat();
-            let rank = cut.pattern.rank(offsets.first().map_or(0, |(first, _)| *first as u64));
+            let rank = cut.order.rank(offsets.first().map_or(0, |(first, _)| *first as u64));
             self.groups.push(Group { account: account as u32, records, offsets, rank, message });
         }
         true

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::batch::{Room, Section, sections};
 use crate::connection::{Fetched, fetch};
-use crate::thin::thin;
+use crate::thin::{LossPattern, thin};
 
 const CODECS: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
@@ -60,7 +60,7 @@ fn cut(part: f64) -> Cut {
     Cut {
         min_delivery: MinDelivery::from_part(part).unwrap(),
         payload: 300,
-        pattern: LossPattern::Uniform,
+        order: LossOrder::new(LossPattern::Uniform, "clicks", 0),
         leaves_out: false,
     }
 }
@@ -158,7 +158,7 @@ fn what_is_missing_beyond_the_bound_is_asked_for_again() {
     assert_eq!(ledgers[0].unsettled(), 0);
     // The next reader gets the same.
     let mut again = Vec::new();
-    let bound = Bound { min_delivery: cut(0.5).min_delivery, pattern: LossPattern::Uniform };
+    let bound = Bound { min_delivery: cut(0.5).min_delivery, order: cut(0.5).order };
     let batch = a_batch(0, 101, 60, Compression::None, false);
     let entry = thin(&batch, &mut ledgers[0], Some(bound), &mut Room::for_response(0), &mut again);
     assert!(entry.is_empty());
@@ -356,7 +356,7 @@ proptest! {
                 } else {
                     prop_assert!(all.clone().all(|offset| ledger.is_lost(offset) != got.contains(&offset)));
                     let mut again = Vec::new();
-                    let bound = Bound { min_delivery: cut.min_delivery, pattern: LossPattern::Uniform };
+                    let bound = Bound { min_delivery: cut.min_delivery, order: cut.order };
                     let entry = thin(&given[partition], ledger, Some(bound), &mut Room::for_response(0), &mut again);
                     prop_assert!(entry.is_empty());
                     let same: BTreeSet<i64> = sections(&again)

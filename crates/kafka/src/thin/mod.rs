@@ -26,13 +26,30 @@ pub enum LossPattern {
     Tails,
 }
 
-impl LossPattern {
+/// The order in which records of a partition are left out.
+///
+/// It differs from partition to partition: producers take these in turn, so records of the same offset are neighbours in time,
+/// which are alike.
+#[derive(Clone, Copy, Debug)]
+pub struct LossOrder {
+    pattern: LossPattern,
+    seed: u64,
+}
+
+impl LossOrder {
+    /// That of a topic's partition. It is the same in every process.
+    pub fn new(pattern: LossPattern, topic: &str, partition: i32) -> Self {
+        let seed = topic.bytes().fold(partition as u64, |seed, byte| mixed(seed ^ u64::from(byte)));
+        Self { pattern, seed }
+    }
+
     /// Records of a batch are left out in the order of this, the least first.
     pub(crate) fn rank(self, offset: u64) -> (u64, u64) {
-        match self {
-            Self::Uniform => (mixed(offset), 0),
-            Self::Bursts => (mixed(offset / BURST), offset),
-            Self::Tails => (u64::MAX - offset, 0),
+        let drawn = |number: u64| mixed(number ^ self.seed);
+        match self.pattern {
+            LossPattern::Uniform => (drawn(offset), 0),
+            LossPattern::Bursts => (drawn(offset / BURST), offset),
+            LossPattern::Tails => (u64::MAX - offset, 0),
         }
     }
 }
@@ -42,8 +59,8 @@ impl LossPattern {
 pub struct Bound {
     /// The least part that is delivered.
     pub min_delivery: MinDelivery,
-    /// Which the others are.
-    pub pattern: LossPattern,
+    /// Which of the others come first.
+    pub order: LossOrder,
 }
 
 /// Appends to `output` what a consumer gets of `records`, and gives what it adds to the ledger, which has taken it in.
@@ -123,8 +140,9 @@ fn choose(
         }
     });
     let mut drawn: Vec<i64> = new.into_iter().filter(|offset| *offset != anchor).collect();
-    let pattern = bound.map(|bound| bound.pattern).unwrap_or_default();
-    drawn.sort_by_cached_key(|offset| pattern.rank(*offset as u64));
+    if let Some(bound) = bound {
+        drawn.sort_by_cached_key(|offset| bound.order.rank(*offset as u64));
+    }
     drawn.truncate(may as usize);
     let mut lost = before.clone();
     lost.extend(&drawn);
@@ -146,9 +164,9 @@ fn choose(
     (!before.is_empty()).then(|| batch.without(&before))
 }
 
-/// Offsets in an order that no application's records follow (the finalizer of SplitMix64).
-fn mixed(offset: u64) -> u64 {
-    let mut mixed = offset.wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Numbers in an order that no application's records follow (the finalizer of SplitMix64).
+fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
