@@ -115,6 +115,26 @@ fn the_status_says_what_goes_on() {
     });
 }
 
+/// A bundle of a class that promises a rate tells its floor and its round-trip time, of a class that promises none the time only.
+#[test]
+fn the_status_tells_floors() {
+    block_on(async {
+        let service = echo().await;
+        for (transport, floor, kept) in
+            [("bounded\"\nmin_share = 0\nmin_rate = \"50Mbit/s", Some(50e6), Some(true)), ("cubic", None, None)]
+        {
+            let near = forward(service).replace("bulk", "promised");
+            let class = format!("[classes.promised]\ntransport = \"{transport}\"\n");
+            let pair =
+                Pair::with(&format!("{class}{near}"), &format!("{class}[exit]\nallow = [\"{service}\"]\n")).await;
+            ping(&mut TcpStream::connect(pair.near.doors()[0]).await.unwrap()).await;
+            let bundle = &status(&pair).await.bundles[0];
+            assert_eq!((bundle.floor_bits_per_second, bundle.floor_kept), (floor, kept));
+            assert!(bundle.round_trip_seconds > bundle.added_delay_seconds);
+        }
+    });
+}
+
 /// Doors, classes and exit rules change, and a connection that stands goes on through all of it. Its bundle goes with it.
 #[test]
 fn a_reload_loses_no_connection() {

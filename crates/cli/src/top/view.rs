@@ -136,7 +136,7 @@ impl View {
             ])
         };
         let head = ["CLASS", "TRANSPORT", "WEIGHT", "FLOOR", "GREATEST", "DSCP", "STREAMS", "SENDING"];
-        table(head, [12, 10, 6, 6, 12, 4, 7, 12], self.status.classes.iter().map(row))
+        table(head, [12, 10, 6, 12, 12, 4, 7, 12], self.status.classes.iter().map(row))
     }
 
     fn bundles(&self) -> Table<'static> {
@@ -157,6 +157,8 @@ impl View {
                 bundle.state.clone(),
                 bundle.streams.to_string(),
                 rate(bundle.sent_bytes_per_second),
+                owed(bundle),
+                format!("{:.1} ms", bundle.added_delay_seconds * 1e3),
                 rate(bundle.received_bytes_per_second),
                 format!("{again:.2} %"),
                 bundle.marks.to_string(),
@@ -164,10 +166,13 @@ impl View {
             ])
         };
         let head =
-            ["PEER", "CLASS", "STATE", "STREAMS", "SENDING", "RECEIVING", "AGAIN", "MARKS", "HELD"].map(|name| {
-                if name.eq_ignore_ascii_case(self.order.name()) { format!("{name}*") } else { name.to_owned() }
-            });
-        table(head, [12, 10, 7, 8, 12, 12, 7, 6, 9], bundles.iter().skip(self.skipped).map(row))
+            ["PEER", "CLASS", "STATE", "STREAMS", "SENDING", "FLOOR", "DELAY", "RECEIVING", "AGAIN", "MARKS", "HELD"]
+                .map(
+                    |name| {
+                        if name.eq_ignore_ascii_case(self.order.name()) { format!("{name}*") } else { name.to_owned() }
+                    },
+                );
+        table(head, [12, 10, 7, 8, 12, 19, 9, 12, 7, 6, 9], bundles.iter().skip(self.skipped).map(row))
     }
 
     fn doors(&self) -> Table<'static> {
@@ -202,7 +207,20 @@ fn table<const N: usize>(
 
 /// What a class's contract promises.
 fn floor(class: &ClassStatus) -> String {
-    if class.min_share == 1.0 { "-".to_owned() } else { format!("{:.0} %", class.min_share * 100.0) }
+    let share = (class.min_share < 1.0).then(|| format!("{:.0} %", class.min_share * 100.0));
+    let least = class.min_rate_bits_per_second.map(|bits| rate(bits as f64 / 8.0));
+    match (share, least) {
+        (None, None) => "-".to_owned(),
+        (Some(share), Some(least)) if class.min_share > 0.0 => format!("{share}, {least}"),
+        (share, least) => least.or(share).unwrap_or_default(),
+    }
+}
+
+/// The floor of a bundle's rate where it stands, and whether it is kept.
+fn owed(bundle: &BundleStatus) -> String {
+    let Some(floor) = bundle.floor_bits_per_second else { return "-".to_owned() };
+    let kept = if bundle.floor_kept == Some(false) { "missed" } else { "kept" };
+    format!("{} {kept}", rate(floor / 8.0))
 }
 
 fn time(seconds: f64) -> String {
@@ -245,6 +263,10 @@ mod tests {
             packets: 1000,
             retransmissions: 15,
             marks: 3,
+            round_trip_seconds: 0.0123,
+            added_delay_seconds: 0.0023,
+            floor_bits_per_second: (streams > 0).then_some(3e8),
+            floor_kept: (streams > 0).then_some(false),
         }
     }
 
@@ -263,6 +285,7 @@ mod tests {
                 transport: "ledbat++".to_owned(),
                 weight: 1.0,
                 min_share: 0.5,
+                min_rate_bits_per_second: None,
                 max_rate_bits_per_second: Some(200_000_000),
                 class: 4,
                 max_streams: 10,
@@ -290,13 +313,13 @@ mod tests {
         let expected = "\
 pliant 0.1.0  process 42  up 1 h 2 min  0.0.0.0:7411
 connections 7  peers 1/1  sending 600.0 Mbit/s  receiving 0.0 kbit/s
-CLASS        TRANSPORT  WEIGHT FLOOR  GREATEST     DSCP STREAMS SENDING
-backup       ledbat++   1      50 %   200.0 Mbit/s 8    1       600.0 Mbit/s
+CLASS        TRANSPORT  WEIGHT FLOOR        GREATEST     DSCP STREAMS SENDING
+backup       ledbat++   1      50 %         200.0 Mbit/s 8    1       600.0 Mbit/s
 
-PEER*        CLASS      STATE   STREAMS  SENDING      RECEIVING    AGAIN   MARKS  HELD
-a            backup     open    1        200.0 Mbit/s 0.0 kbit/s   1.50 %  3      2.0 KiB
-b            backup     open    0        400.0 Mbit/s 0.0 kbit/s   1.50 %  3      2.0 KiB";
-        let text = view().text(100);
+PEER*        CLASS      STATE   STREAMS  SENDING      FLOOR               DELAY     RECEIVING    AGAIN   MARKS  HELD
+a            backup     open    1        200.0 Mbit/s 300.0 Mbit/s missed 2.3 ms    0.0 kbit/s   1.50 %  3      2.0 KiB
+b            backup     open    0        400.0 Mbit/s -                   2.3 ms    0.0 kbit/s   1.50 %  3      2.0 KiB";
+        let text = view().text(130);
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("\nDOOR     TAKEN     LISTENS                LEADS TO\nforward  3         127.0.0.1:8080         far 127.0.0.1:80 backup\n"), "{text}");
     }

@@ -1,6 +1,7 @@
 //! The state of a daemon.
 
 use pliant_net::clock::time_of_day;
+use pliant_proto::contract::Contract;
 use pliant_proto::units::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,9 @@ pub struct ClassStatus {
     pub weight: f64,
     /// Least share of the fair rate.
     pub min_share: f64,
+    /// Least rate of payload in bits per second, if the contract has one.
+    #[serde(default)]
+    pub min_rate_bits_per_second: Option<u64>,
     /// Greatest rate on the wire in bits per second.
     pub max_rate_bits_per_second: Option<u64>,
     /// Traffic class, 0 to 31.
@@ -238,6 +242,34 @@ pub struct BundleStatus {
     pub retransmissions: u64,
     /// Acknowledgements that reported congestion marks.
     pub marks: u64,
+    /// Smoothed round-trip time in seconds; 0 before the first sample.
+    #[serde(default)]
+    pub round_trip_seconds: f64,
+    /// By how much it is above the least one since the bundle stands: what waits in queues now, the bundle's own packets included.
+    #[serde(default)]
+    pub added_delay_seconds: f64,
+    /// The floor of its rate: the greater of the class's `min_rate`, and its `min_share` of what a normal flow would have there.
+    /// Only for transports that estimate the latter.
+    #[serde(default)]
+    pub floor_bits_per_second: Option<f64>,
+    /// Whether what was sent in the last second is no less than nine tenths of the floor, which varies within the second, or was
+    /// all that there was.
+    #[serde(default)]
+    pub floor_kept: Option<bool>,
+}
+
+/// So much of its floor at least a bundle sends in a second in which the floor is kept: both vary within the second.
+const LEAST_OF_FLOOR: f64 = 0.9;
+
+/// The floor of a contract in bits per second where a normal flow would have `normal`, if it promises anything.
+fn floor(contract: &Contract, normal: Rate) -> Option<f64> {
+    let share = contract.min_share * normal.bits_per_sec() as f64;
+    Some(share.max(contract.min_rate.bits_per_sec() as f64)).filter(|floor| *floor > 0.0)
+}
+
+/// Whether a floor was kept by what was `sent` in the last second, in bits, with so many bytes waiting.
+fn is_kept(floor: f64, sent: f64, unsent_bytes: u64) -> bool {
+    unsent_bytes == 0 || sent >= LEAST_OF_FLOOR * floor
 }
 
 impl Status {
@@ -245,8 +277,11 @@ impl Status {
         let config = shared.config().clone();
         let reports = shared.node.reports();
         let name_of = |address| config.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone());
+        let classes_now = config.classes_at(time_of_day());
         let bundles = reports.iter().map(|report| {
             let speed = shared.speed(report);
+            let contract = classes_now.iter().find(|class| class.name == report.class).map(|class| class.flow.contract);
+            let floor = contract.and_then(|contract| floor(&contract, report.path.normal_rate?));
             let state = match (report.open, report.retired) {
                 (_, true) => "ending",
                 (true, false) => "open",
@@ -269,6 +304,10 @@ impl Status {
                 packets: report.sender.packets_sent,
                 retransmissions: report.sender.retransmissions,
                 marks: report.sender.marks,
+                round_trip_seconds: report.path.round_trip.as_secs_f64(),
+                added_delay_seconds: report.path.round_trip.saturating_sub(report.path.least_round_trip).as_secs_f64(),
+                floor_bits_per_second: floor,
+                floor_kept: floor.map(|floor| is_kept(floor, 8.0 * speed.sent, report.unsent_bytes)),
             }
         });
         let peers = config.peers.iter().map(|(name, address)| PeerStatus {
@@ -276,11 +315,12 @@ impl Status {
             address: address.to_string(),
             open: reports.iter().any(|report| report.open && report.peer == *address),
         });
-        let classes = config.classes_at(time_of_day()).into_iter().map(|class| ClassStatus {
+        let classes = classes_now.iter().map(|class| ClassStatus {
             name: class.name.clone(),
             transport: class.flow.transport.to_string(),
             weight: class.flow.contract.weight,
             min_share: class.flow.contract.min_share,
+            min_rate_bits_per_second: Some(class.flow.contract.min_rate.bits_per_sec()).filter(|rate| *rate > 0),
             max_rate_bits_per_second: class.flow.contract.max_rate.map(Rate::bits_per_sec),
             class: class.flow.classes.data,
             max_streams: class.max_streams,
@@ -350,5 +390,22 @@ impl Status {
             kafka_partitions: kafka_partitions.collect(),
             kafka_responses_in_messages: shared.lossy.as_ref().map_or(0, LossyExit::carried),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The greater of both promises; none where nothing is promised. What has all sent that there is has kept it.
+    #[test]
+    fn floors_and_whether_they_are_kept() {
+        let mbit = |count: u64| Rate::from_bits_per_sec(count * 1_000_000);
+        let floor = |min_share, min_rate| {
+            floor(&Contract { min_share, min_rate: mbit(min_rate), ..Contract::default() }, mbit(40))
+        };
+        let found = [floor(0.5, 0), floor(0.5, 30), floor(0.0, 30), floor(0.0, 0)];
+        assert_eq!(found, [Some(20e6), Some(30e6), Some(30e6), None]);
+        assert!(is_kept(20e6, 18e6, 1000) && is_kept(20e6, 0.0, 0) && !is_kept(20e6, 17e6, 1000));
     }
 }

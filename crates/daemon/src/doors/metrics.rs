@@ -80,6 +80,15 @@ const OF_BUNDLES: &[OfBundle] = &[
     ("pliant_bundle_marks_total", "counter", "Acknowledgements that told of congestion marks", |bundle| {
         bundle.marks as f64
     }),
+    ("pliant_bundle_round_trip_seconds", "gauge", "Smoothed round-trip time; 0 before the first sample", |bundle| {
+        bundle.round_trip_seconds
+    }),
+    ("pliant_bundle_added_delay_seconds", "gauge", "Round-trip time above the least one of the bundle", |bundle| {
+        bundle.added_delay_seconds
+    }),
+    ("pliant_bundle_floor_bytes_per_second", "gauge", "Least rate by the contract; 0 if none is known", |bundle| {
+        bundle.floor_bits_per_second.unwrap_or_default() / 8.0
+    }),
 ];
 
 /// A metric of every partition of which records may be left out: its name, its meaning and its value.

@@ -33,10 +33,9 @@ pub(crate) fn produce_all(
     let here: Vec<ConnectionId> = driver.connections().collect();
     for connection in here {
         let Some(session) = driver.session(connection) else { continue };
-        let (sender, receiver) = (session.sender_statistics(), session.receiver_statistics());
         match &session.application {
             NodeApplication::Bundle(application) => {
-                let (bytes, is_over) = application.produce(sender, receiver);
+                let (bytes, is_over) = application.produce(session);
                 if is_over {
                     over.push((connection, application.bundle.clone()));
                 }
@@ -44,7 +43,7 @@ pub(crate) fn produce_all(
                     driver.command(connection, Command::Send { bytes });
                 }
             }
-            NodeApplication::Buffered(application) => note(application, sender),
+            NodeApplication::Buffered(application) => note(application, session.sender_statistics()),
         }
     }
     over
@@ -59,9 +58,12 @@ pub(crate) struct BundleApplication {
 impl BundleApplication {
     /// Notes what the transports have counted, and frames what there is to send. Returns the bytes that are new to the
     /// transport, and whether the bundle is over: it was retired or abandoned, and the peer has all that was said.
-    pub(crate) fn produce(&self, sender: Statistics, receiver: Statistics) -> (u64, bool) {
+    fn produce(&self, session: &BundleSession) -> (u64, bool) {
         let mut state = self.bundle.lock();
-        (state.sender, state.receiver) = (sender, receiver);
+        (state.sender, state.receiver) = (session.sender_statistics(), session.receiver_statistics());
+        if let Some(sender) = session.sender() {
+            state.path.note(sender);
+        }
         let bytes = state.multiplexer.produce();
         let over = state.retired && state.multiplexer.is_over() || state.abandoned && state.multiplexer.has_said_all();
         self.bundle.handle_events(state, &self.bundles);

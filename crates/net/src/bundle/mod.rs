@@ -32,7 +32,7 @@ pub use messages::{ExpectedMessages, IncomingMessages, OutgoingMessages};
 pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };
-pub use node::{BundleNode, BundleReport, NodeChange};
+pub use node::{BundleNode, BundleReport, NodeChange, PathReport};
 pub(crate) use shared::{BundleStatus, SharedBundle, SharedBundles};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_proto::time::Instant;
+use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::AnyTransport;
-use pliant_proto::transport::{Command, Statistics};
+use pliant_proto::transport::{Command, Statistics, Transport};
+use pliant_proto::units::Rate;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called};
@@ -72,6 +73,32 @@ pub struct BundleReport {
     pub sender: Statistics,
     /// Counts of what receives.
     pub receiver: Statistics,
+    /// What the transport that sends knows of the path.
+    pub path: PathReport,
+}
+
+/// What a transport that sends knows of its path.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PathReport {
+    /// The smoothed round-trip time; zero before the first sample, and for transports that measure none.
+    pub round_trip: Duration,
+    /// The least that it was.
+    pub least_round_trip: Duration,
+    /// The rate of payload that a normal flow would have in its place, if the transport estimates it.
+    pub normal_rate: Option<Rate>,
+}
+
+impl PathReport {
+    /// Takes in what `sender` knows now.
+    pub(super) fn note(&mut self, sender: &AnyTransport) {
+        self.normal_rate = sender.normal_rate();
+        let rtt = sender.window_state().map_or(Span::ZERO, |window| window.rtt);
+        if rtt > Span::ZERO {
+            self.round_trip = Duration::from_nanos(rtt.as_ps() / 1000);
+            let is_least = self.least_round_trip.is_zero() || self.round_trip < self.least_round_trip;
+            self.least_round_trip = if is_least { self.round_trip } else { self.least_round_trip };
+        }
+    }
 }
 
 /// A socket with a thread of its own and the bundles on it. The thread ends when it is dropped.
@@ -268,6 +295,7 @@ impl BundleNode {
                 counts: state.multiplexer.counts(),
                 sender: state.sender,
                 receiver: state.receiver,
+                path: state.path,
             }
         };
         let all = self.shared.lock().all();

@@ -20,6 +20,7 @@ use super::frame::StreamId;
 use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use super::mutex::lock;
+use super::node::PathReport;
 use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
 use crate::poll::PollWaker;
 
@@ -321,6 +322,7 @@ pub(crate) struct BundleState {
     tasks: Vec<Waker>,
     pub(crate) sender: Statistics,
     pub(crate) receiver: Statistics,
+    pub(crate) path: PathReport,
 }
 
 impl SharedBundle {
@@ -347,6 +349,7 @@ impl SharedBundle {
             tasks: Vec::new(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
+            path: PathReport::default(),
         };
         Arc::new(Self { number, key, state: Mutex::new(state) })
     }

@@ -206,6 +206,10 @@ macro_rules! any_transport {
             fn window_state(&self) -> Option<WindowState> {
                 match self { $(Self::$name(transport) => transport.window_state(),)* }
             }
+
+            fn normal_rate(&self) -> Option<Rate> {
+                match self { $(Self::$name(transport) => transport.normal_rate(),)* }
+            }
         }
     };
 }

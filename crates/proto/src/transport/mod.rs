@@ -284,6 +284,11 @@ pub trait Transport {
     fn window_state(&self) -> Option<WindowState> {
         None
     }
+
+    /// The rate of payload that a normal flow would have in its place, if its congestion controller estimates it (sender).
+    fn normal_rate(&self) -> Option<Rate> {
+        None
+    }
 }
 
 impl<T: Transport + ?Sized> Transport for Box<T> {
@@ -340,6 +345,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn window_state(&self) -> Option<WindowState> {
         (**self).window_state()
+    }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        (**self).normal_rate()
     }
 }
 

@@ -138,6 +138,10 @@ impl<T: Transport> Transport for RateCap<T> {
     fn window_state(&self) -> Option<WindowState> {
         self.inner.window_state()
     }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        self.inner.normal_rate()
+    }
 }
 
 #[cfg(test)]

@@ -152,4 +152,8 @@ impl<C: CongestionControl> Transport for DeadlineSender<C> {
     fn window_state(&self) -> Option<WindowState> {
         self.0.sender.window_state()
     }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        self.0.sender.normal_rate()
+    }
 }

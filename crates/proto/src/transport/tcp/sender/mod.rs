@@ -25,6 +25,7 @@ use crate::recovery::rack::Rack;
 use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, OneWayDelay, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport, WindowState};
+use crate::units::Rate;
 
 /// The connection is being requested.
 const HANDSHAKE: u8 = 1;
@@ -490,5 +491,9 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
     fn window_state(&self) -> Option<WindowState> {
         let packets = self.controller.window() as f64 / f64::from(self.config.mss);
         Some(WindowState { packets, alpha: self.controller.marked_fraction(), rtt: self.rtt.smoothed() })
+    }
+
+    fn normal_rate(&self) -> Option<Rate> {
+        self.controller.normal_rate()
     }
 }
