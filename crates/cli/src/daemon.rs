@@ -149,7 +149,12 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         tell(ServiceState::Ready);
         loop {
             tokio::select! {
-                () = daemon.run() => return Ok(ExitStatus::Done),
+                ran = daemon.run() => {
+                    return match ran {
+                        Ok(()) => Ok(ExitStatus::Done),
+                        Err(error) => Err(CliError::Machine(format!("the daemon cannot go on: {error}"))),
+                    };
+                }
                 _ = signals.interrupt.recv() => return Ok(ExitStatus::Interrupted),
                 _ = signals.hangup.recv() => match daemon.reload().await {
                     Ok(()) => say!("{} is in force", path.display()),

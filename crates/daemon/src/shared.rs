@@ -1,6 +1,7 @@
 //! State that the tasks of a daemon share.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -119,7 +120,8 @@ pub(crate) struct Shared {
     /// Number of connections, of programs and to services.
     connections: watch::Sender<usize>,
     draining: AtomicBool,
-    ended: watch::Sender<bool>,
+    /// Whether it is to end, and why if it cannot go on.
+    ended: watch::Sender<Option<Result<(), String>>>,
     /// One change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     samples: Mutex<HashMap<u64, Sample>>,
@@ -145,7 +147,7 @@ impl Shared {
             doors: Mutex::default(),
             connections: watch::Sender::new(0),
             draining: AtomicBool::new(false),
-            ended: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
             changing: tokio::sync::Mutex::default(),
             samples: Mutex::default(),
             started: Instant::now(),
@@ -230,13 +232,20 @@ impl Shared {
 
     /// Asks the daemon to end.
     pub(crate) fn end(&self) {
-        self.ended.send_replace(true);
+        self.ended.send_replace(Some(Ok(())));
     }
 
-    /// Waits until it is to end.
-    pub(crate) async fn ended(&self) {
+    /// The daemon cannot go on.
+    pub(crate) fn fail(&self, why: &io::Error) {
+        self.ended.send_replace(Some(Err(why.to_string())));
+    }
+
+    /// Waits until it is to end. The error says why it cannot go on.
+    pub(crate) async fn ended(&self) -> io::Result<()> {
+        let mut ended = self.ended.subscribe();
         // It fails only if the sender is gone, which is here.
-        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+        let ended = ended.wait_for(Option::is_some).await.map_or(Some(Ok(())), |ended| ended.clone());
+        ended.unwrap_or(Ok(())).map_err(io::Error::other)
     }
 
     /// Takes no more connections, and waits until the last has ended and its peer has everything, at most `limit`.
