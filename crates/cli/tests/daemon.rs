@@ -102,6 +102,33 @@ fn ping(tcp: &mut TcpStream) {
     assert_eq!(&back, b"ping");
 }
 
+/// A door says in the log what became of connections that it could not make, once, and what its service says.
+#[test]
+fn a_forward_door_names_failures() {
+    let folder = folder_with_key();
+    let write = |name: &str, rest: &str| {
+        let path = folder.path().join(format!("{name}.toml"));
+        let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n{CLASS}");
+        std::fs::write(&path, format!("{head}{rest}")).unwrap();
+        path
+    };
+    let far = Process::start(&write("far", "[exit]\nallow = [\"127.0.0.1:1\"]\n"));
+    let door = |target: &str| {
+        format!("[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"far\"\ntarget = \"{target}\"\nclass = \"bulk\"\n")
+    };
+    let targets = ["127.0.0.1:1", "127.0.0.1:2", "no.such.name.invalid:80"];
+    let doors = targets.map(door).concat();
+    let mut near = Process::start(&write("near", &format!("[peers]\nfar = \"{}\"\n{doors}", far.listen)));
+    for (at, why) in ["connection refused", "the peer does not allow it", "host unreachable"].iter().enumerate() {
+        // The second is no news.
+        for _ in 0..2 {
+            let mut tcp = TcpStream::connect(near.doors[at]).unwrap();
+            assert!(tcp.read(&mut [0]).is_err());
+        }
+        assert_eq!(near.line(), format!("forward door {}: {}: {why}\n", near.doors[at], targets[at]));
+    }
+}
+
 /// A daemon's life: check, start, status, a bad and a good reload, a contract, a drain by a signal and one by a request.
 #[test]
 fn a_daemon_is_run_by_commands_and_signals() {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
-use crate::log::say;
+use crate::log::Told;
 use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
@@ -38,16 +38,15 @@ pub(crate) struct OpenDoor {
     pub(crate) connections: AtomicUsize,
     /// The brokers of its Kafka cluster.
     pub(crate) brokers: Brokers,
+    told: Told,
     /// The task that accepts connections. They continue without it.
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl OpenDoor {
-    /// Says something of a Kafka door, once in a row and not too often.
+    /// Says something of the door, unless it is no news.
     pub(crate) fn tell(&self, what: &str) {
-        if self.brokers.is_news(Instant::now(), what) {
-            say(&format!("kafka door {}", self.local), what);
-        }
+        self.told.tell(&format!("{} door {}", self.door().kind.name(), self.local), what);
     }
 
     pub(crate) fn new(door: Door, local: SocketAddr) -> Arc<Self> {
@@ -58,6 +57,7 @@ impl OpenDoor {
             accepted: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             brokers: Brokers::default(),
+            told: Told::default(),
             task: Mutex::default(),
         })
     }
@@ -110,8 +110,9 @@ pub(crate) struct Shared {
     pub(crate) objects: Option<Arc<Objects>>,
     /// The task that serves programs with the preload library.
     preload: Mutex<Option<AbortHandle>>,
-    /// Connections that it has handed over.
+    /// Connections that it has handed over, and what was told of it.
     pub(crate) handed_over: AtomicU64,
+    pub(crate) preload_told: Told,
     exit: RwLock<Arc<Exit>>,
     /// Leaves Kafka records out, if there is a ledger for it.
     pub(crate) lossy: Option<LossyExit>,
@@ -142,6 +143,7 @@ impl Shared {
             lossy,
             preload: Mutex::default(),
             handed_over: AtomicU64::new(0),
+            preload_told: Told::default(),
             served: Mutex::default(),
             config: Mutex::new(config),
             doors: Mutex::default(),

@@ -162,6 +162,19 @@ pub(crate) enum DoorKind {
     Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
 }
 
+impl DoorKind {
+    /// The word for it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Forward { .. } => "forward",
+            Self::Kafka(_) => "kafka",
+            Self::Metrics => "metrics",
+            Self::Objects => "objects",
+            Self::Proxy { .. } => "proxy",
+        }
+    }
+}
+
 /// A Kafka cluster behind a door.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KafkaCluster {

@@ -41,15 +41,15 @@ pub(super) async fn serve(
 ) -> bool {
     let service = broker.map_or_else(|| cluster.bootstrap.clone(), |target| lock(target).clone());
     let lossy = (!cluster.topics.0.is_empty()).then(|| cluster.topics.clone());
-    let mut header = StreamHeader { service: service.clone(), lossy };
+    let mut header = StreamHeader { service, lossy };
     let wants_messages = cluster.topics.carries_messages();
     let mut opened = open_with(&shared.node, &cluster.next_hop, &header).await;
     // Exits of an earlier version do not read rules with messages.
-    if wants_messages && opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+    if wants_messages && opened.as_ref().is_err_and(|error| error.says(io::ErrorKind::PermissionDenied)) {
         header.lossy = Some(cluster.topics.in_stream());
         opened = open_with(&shared.node, &cluster.next_hop, &header).await;
     }
-    let refused = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let refused = opened.as_ref().is_err_and(|error| error.says(io::ErrorKind::ConnectionRefused));
     let (known, cluster, own) = (cluster, cluster.clone(), (door.clone(), shared.clone()));
     let place = move |host: IpAddr, broker: &Advertised| place(&cluster, host, broker, &own.0, &own.1);
     let why = match opened {
@@ -65,7 +65,7 @@ pub(super) async fn serve(
         }
         Err(error) => {
             reset(&tcp);
-            Some(format!("{}: {error}", service.text()))
+            Some(error.to_string())
         }
     };
     if let Some(why) = why {
@@ -155,7 +155,7 @@ async fn refuses(target: &Target, door: &OpenDoor, shared: &Shared) -> bool {
     let DoorKind::Kafka(cluster) = &door.door().kind else { return false };
     let service = lock(target).clone();
     let opened = open(&shared.node, &cluster.next_hop, &service).await;
-    opened.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    opened.is_err_and(|error| error.says(io::ErrorKind::ConnectionRefused))
 }
 
 async fn serve_broker(tcp: TcpStream, target: Target, door: Arc<OpenDoor>, shared: Arc<Shared>, refused: Arc<Notify>) {

@@ -580,7 +580,7 @@ fn error_of(why: &Closed) -> io::Error {
         why if why.is_refusal() => io::ErrorKind::ConnectionRefused,
         _ => io::ErrorKind::ConnectionReset,
     };
-    io::Error::new(kind, why.to_string())
+    io::Error::new(kind, why.clone())
 }
 
 /// What a reset means to a program.

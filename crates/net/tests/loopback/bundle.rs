@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use pliant_net::bundle::{
     AcceptedStream, AcceptedStreams, BundleClass, BundleNode, ChangeBytes, IncomingMessages, SendMessages, reset_code,
 };
-use pliant_net::connection::Keys;
+use pliant_net::connection::{Closed, Keys};
 use pliant_net::flow::FlowSettings;
 use pliant_net::transfer::Settings;
 use pliant_proto::contract::schedule::DaySchedule;
@@ -166,6 +166,8 @@ fn what_cannot_be_opened_is_told() {
         let error = refused.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains("no class other"), "{error}");
+        // What the peer's node says can be told from what is said of the stream.
+        assert!(matches!(error.downcast(), Ok(Closed::Refused(_))));
         let nobody = std::net::UdpSocket::bind(SocketAddr::from(LOOPBACK)).unwrap().local_addr().unwrap();
         let mut silent = here.open(nobody, "bulk", Vec::new()).unwrap();
         assert_eq!(silent.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::TimedOut);
