@@ -9,6 +9,7 @@ mod metrics;
 mod open;
 pub(crate) mod preload;
 pub(crate) mod proxy;
+mod silence;
 
 use std::sync::Arc;
 
