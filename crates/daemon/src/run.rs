@@ -63,7 +63,7 @@ impl Daemon {
         for door in &config.doors {
             listeners.push(bind(&config, door).await?);
         }
-        let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
+        let control = config.control.as_deref().map(|path| ControlSocket::bind(&config, path)).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
         let objects = Objects::start(&config)?;
         let lossy = match &config.kafka_ledger {
