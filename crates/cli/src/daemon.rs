@@ -14,7 +14,7 @@ use crate::exit_status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is served
+  pliant daemon /etc/pliant/daemon.toml --check       the first mistake, with its line; nothing is served
   pliant daemon daemon.toml
   pliant daemon reload                                 the file as it is now; no connection ends
   pliant daemon set backup max_rate=200Mbit/s          a class's contract, until the file is read again
