@@ -33,6 +33,8 @@ use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::objects::name::is_plain;
 use crate::rules::HostRule;
 
+/// So many brokers of a Kafka door have certain ports.
+const FIRST_BROKERS: u16 = 10;
 /// Larger files are refused, because they were probably named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -299,7 +301,7 @@ struct KafkaTable {
     to: Spanned<String>,
     bootstrap: Spanned<String>,
     class: Spanned<String>,
-    broker_ports: Option<u16>,
+    broker_ports: Option<Spanned<u16>>,
     #[serde(default)]
     topics: BTreeMap<Spanned<String>, TopicTable>,
 }
@@ -688,7 +690,8 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         let bootstrap = service(&table.bootstrap)?;
         let next_hop = next_hop(&table.to, &table.class)?;
         let topics = topic_rules(source, &table.topics)?;
-        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports, topics });
+        let broker_ports = table.broker_ports.as_ref().map(|first| *first.get_ref());
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, topics });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     let preload = match &file.preload {
@@ -734,7 +737,41 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
             return Err(ConfigError::Line { path: source.path.into(), line, why });
         }
     }
+    let kafka_doors = doors.iter().filter(|door| matches!(door.kind, DoorKind::Kafka(_)));
+    for (door, first) in kafka_doors.zip(file.kafka.iter().map(|table| table.broker_ports.as_ref())) {
+        let Some(first) = first else { continue };
+        check_broker_ports(door, *first.get_ref(), &doors).map_err(|why| source.wrong(first.span().start, why))?;
+    }
     Ok(Doors { listening: doors, preload, used })
+}
+
+/// The first brokers of a Kafka door have ports that nothing else here has. How many more there will be, only their cluster
+/// knows.
+fn check_broker_ports(own: &Door, first: u16, doors: &[Door]) -> Result<(), String> {
+    let after = FIRST_BROKERS - 1;
+    let Some(last) = first.checked_add(after).filter(|_| first > 0) else {
+        let most = u16::MAX - after;
+        return Err(format!(
+            "broker_ports is {first}; it is from 1 to {most}, so that brokers 0 to {after} have ports"
+        ));
+    };
+    for other in doors {
+        let Listen { address, line } = other.listen;
+        for port in first..=last {
+            // The first broker of many clusters has number 1.
+            let is_own = other == own && port == first;
+            if !is_own && overlap(SocketAddr::new(own.listen.address.ip(), port), address) {
+                return Err(format!("broker {} would have port {port}: line {line} has {address}", port - first));
+            }
+        }
+        let DoorKind::Kafka(KafkaCluster { broker_ports: Some(theirs), .. }) = other.kind else { continue };
+        // Where one can have a port, the other cannot.
+        let at = |door: &Door| SocketAddr::new(door.listen.address.ip(), first);
+        if other != own && theirs.abs_diff(first) < FIRST_BROKERS && overlap(at(own), at(other)) {
+            return Err(format!("the door of line {line} has broker_ports {theirs}: brokers would share ports"));
+        }
+    }
+    Ok(())
 }
 
 fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTable>) -> Result<TopicRules, ConfigError> {
@@ -990,6 +1027,21 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
         let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
         assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
+        let other = door.replace("9092\"\nto", "9093\"\nto").replace("19100", "19109");
+        for (doors, why) in [
+            (door.replace("19100", "0"), ":23: broker_ports is 0; it is from 1 to 65526"),
+            (door.replace("19100", "65527"), ":23: broker_ports is 65527; it is from 1 to 65526"),
+            (door.replace("19100", "1071"), ":23: broker 9 would have port 1080: line 25 has 127.0.0.1:1080"),
+            (door.replace("19100", "9091"), ":23: broker 1 would have port 9092: line 19 has 127.0.0.1:9092"),
+            (format!("{door}{other}"), ":23: the door of line 25 has broker_ports 19109: brokers would share ports"),
+        ] {
+            let error = parse(&GOOD.replace("[proxy]", &format!("{doors}[proxy]"))).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        // Brokers from 1 on, and addresses that are not the door's.
+        for doors in [door.replace("19100", "9092"), format!("{door}{}", other.replace("127.0.0.1:9", "127.0.0.2:9"))] {
+            parse(&GOOD.replace("[proxy]", &format!("{doors}[proxy]"))).unwrap();
+        }
     }
 
     #[test]
