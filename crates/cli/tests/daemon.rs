@@ -341,8 +341,7 @@ fn http() -> SocketAddr {
 #[test]
 fn a_service_manager_is_told() {
     let folder = folder_with_key();
-    let file = folder.path().join("daemon.toml");
-    std::fs::write(&file, "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"daemon.sock\"\n").unwrap();
+    let file = write_config(&folder, "daemon", &format!("{CLASS}[exit]\nallow = [\"127.0.0.1:1\"]\n"));
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     // A daemon that tells nothing fails the test instead of holding it up.

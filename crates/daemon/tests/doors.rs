@@ -288,7 +288,7 @@ fn a_doctor_calls_peers() {
         let pair = Pair::new(&forward(closed()), "\"127.0.0.1:1\"").await;
         let other = CLASS.replace("bulk", "other");
         let door = |to: &str, class: &str| {
-            format!("[[proxy.route]]\nhost = \"{to}.example\"\nto = \"{to}\"\nclass = \"{class}\"\n")
+            format!("[[proxy.route]]\nhost = \"{class}.example\"\nto = \"{to}\"\nclass = \"{class}\"\n")
         };
         let (good, lacking) = (door("hostb", "bulk"), door("hostb", "other"));
         pair.write_near(&format!("{CLASS}{other}[proxy]\nlisten = \"127.0.0.1:0\"\n{good}{lacking}"));
