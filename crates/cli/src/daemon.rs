@@ -11,10 +11,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::status::counted;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant daemon /etc/pliant/daemon.toml --check       every mistake with its line; nothing is served
+  pliant daemon /etc/pliant/daemon.toml --check       the first mistake, with its line; nothing is served
   pliant daemon daemon.toml
   pliant daemon reload                                 the file as it is now; no connection ends
   pliant daemon set backup max_rate=200Mbit/s          a class's contract, until the file is read again
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         Some(Action::Drain { limit, target }) => {
             let answer = target.ask(&Request::Drain { limit_seconds: *limit })?;
             match answer["cut"].as_u64() {
-                Some(cut) if cut > 0 => say!("{cut} connections were cut"),
+                Some(cut) if cut > 0 => say_cut(cut),
                 _ => say!("every connection had ended"),
             }
             Ok(ExitStatus::Done)
@@ -149,7 +150,12 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         tell(ServiceState::Ready);
         loop {
             tokio::select! {
-                () = daemon.run() => return Ok(ExitStatus::Done),
+                ran = daemon.run() => {
+                    return match ran {
+                        Ok(()) => Ok(ExitStatus::Done),
+                        Err(error) => Err(CliError::Machine(format!("the daemon cannot go on: {error}"))),
+                    };
+                }
                 _ = signals.interrupt.recv() => return Ok(ExitStatus::Interrupted),
                 _ = signals.hangup.recv() => match daemon.reload().await {
                     Ok(()) => say!("{} is in force", path.display()),
@@ -162,6 +168,10 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     // Connections that are left do not hold the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ending
+}
+
+fn say_cut(cut: u64) {
+    say!("{} {} cut", counted(cut, "connection"), if cut == 1 { "was" } else { "were" });
 }
 
 /// Tells the service manager. A daemon serves without one too.
@@ -179,7 +189,7 @@ async fn drain(daemon: &Daemon, signals: &mut Signals) -> ExitStatus {
     tokio::select! {
         cut = daemon.drain(limit) => {
             if cut > 0 {
-                say!("{cut} connections were cut");
+                say_cut(cut as u64);
             }
             ExitStatus::Done
         }

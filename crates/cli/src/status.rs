@@ -50,6 +50,11 @@ pub(crate) fn rate(bytes_per_second: f64) -> String {
     }
 }
 
+/// So many things: `1 rule`, `2 rules`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Columns as wide as their widest cell.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -67,14 +72,14 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 fn page(status: &Status) -> String {
     let mut page = format!(
-        "pliant {}, process {}, up {:.0} s{}\nconfiguration {}, listening on {}, {} connections\n",
+        "pliant {}, process {}, up {:.0} s{}\nconfiguration {}, listening on {}, {}\n",
         status.version,
         status.process,
         status.uptime_seconds,
         if status.draining { ", draining" } else { "" },
         status.configuration,
         status.listen,
-        status.connections
+        counted(status.connections as u64, "connection")
     );
     let mut part = |name: &str, head: &[&str], rows: Vec<Vec<String>>| {
         if !rows.is_empty() {

@@ -27,6 +27,14 @@ fn folder_with_key() -> TempDir {
     folder
 }
 
+/// A daemon's file with these tables.
+fn write_config(folder: &TempDir, name: &str, tables: &str) -> PathBuf {
+    let path = folder.path().join(format!("{name}.toml"));
+    let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
+    std::fs::write(&path, head + tables).unwrap();
+    path
+}
+
 /// A service that sends back what it gets.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -102,16 +110,56 @@ fn ping(tcp: &mut TcpStream) {
     assert_eq!(&back, b"ping");
 }
 
+/// A door says in the log what became of connections that it could not make, once, and what its service says.
+#[test]
+fn a_forward_door_names_failures() {
+    let folder = folder_with_key();
+    let write = |name: &str, rest: &str| write_config(&folder, name, &format!("{CLASS}{rest}"));
+    let far = Process::start(&write("far", "[exit]\nallow = [\"127.0.0.1:1\"]\n"));
+    let door = |target: &str| {
+        format!("[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"far\"\ntarget = \"{target}\"\nclass = \"bulk\"\n")
+    };
+    let targets = ["127.0.0.1:1", "127.0.0.1:2", "no.such.name.invalid:80"];
+    let doors = targets.map(door).concat();
+    let mut near = Process::start(&write("near", &format!("[peers]\nfar = \"{}\"\n{doors}", far.listen)));
+    for (at, why) in ["connection refused", "the peer does not allow it", "host unreachable"].iter().enumerate() {
+        // The second is no news.
+        for _ in 0..2 {
+            let mut tcp = TcpStream::connect(near.doors[at]).unwrap();
+            assert!(tcp.read(&mut [0]).is_err());
+        }
+        assert_eq!(near.line(), format!("forward door {}: {}: {why}\n", near.doors[at], targets[at]));
+    }
+}
+
+/// A Kafka door names a broker that takes a connection and says nothing, once its client has given up.
+#[test]
+fn a_kafka_door_names_a_silent_broker() {
+    let folder = folder_with_key();
+    let write = |name: &str, rest: &str| write_config(&folder, name, &format!("{CLASS}{rest}"));
+    // The kernel takes connections for it.
+    let broker = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = broker.local_addr().unwrap();
+    let far = Process::start(&write("far", &format!("[exit]\nallow = [\"{address}\"]\n")));
+    let door = format!(
+        "[peers]\nfar = \"{}\"\n[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"far\"\nbootstrap = \"{address}\"\n\
+         class = \"bulk\"\n",
+        far.listen
+    );
+    let mut near = Process::start(&write("near", &door));
+    let mut client = TcpStream::connect(near.doors[0]).unwrap();
+    // A Heartbeat: its length, key, version, correlation and no client's name.
+    client.write_all(&[0, 0, 0, 10, 0, 12, 0, 0, 0, 0, 0, 99, 0xff, 0xff]).unwrap();
+    drop(client);
+    let expected = "takes connections but does not answer; a client has given up";
+    assert_eq!(near.line(), format!("kafka door {}: {address} {expected}\n", near.doors[0]));
+}
+
 /// A daemon's life: check, start, status, a bad and a good reload, a contract, a drain by a signal and one by a request.
 #[test]
 fn a_daemon_is_run_by_commands_and_signals() {
     let folder = folder_with_key();
-    let write = |name: &str, rest: &str| {
-        let path = folder.path().join(format!("{name}.toml"));
-        let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
-        std::fs::write(&path, format!("{head}{rest}")).unwrap();
-        path
-    };
+    let write = |name: &str, rest: &str| write_config(&folder, name, rest);
     let service = echo();
     let far_file = write("far", &format!("{CLASS}[exit]\nallow = [\"{service}\"]\n"));
     let mut far = Process::start(&far_file);
@@ -130,7 +178,7 @@ fn a_daemon_is_run_by_commands_and_signals() {
     ping(&mut tcp);
 
     let page = text(&near.ask(&["status"]).stdout);
-    assert!(page.contains("1 connections") && page.contains("far   bulk   open"), "{page}");
+    assert!(page.contains(", 1 connection\n") && page.contains("far   bulk   open"), "{page}");
     let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
     assert_eq!((&json["bundles"][0]["streams"], &json["peers"][0]["open"]), (&1.into(), &true.into()));
 
@@ -202,12 +250,7 @@ fn a_full_log_ends_no_daemon() {
 #[test]
 fn programs_are_wrapped() {
     let folder = folder_with_key();
-    let write = |name: &str, rest: &str| {
-        let path = folder.path().join(format!("{name}.toml"));
-        let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{name}.sock\"\n");
-        std::fs::write(&path, format!("{head}{rest}")).unwrap();
-        path
-    };
+    let write = |name: &str, rest: &str| write_config(&folder, name, rest);
     let classes = format!("{CLASS}[classes.night]\ntransport = \"ledbat++\"\n");
     let web = http();
     let far = Process::start(&write("far", &format!("{classes}[exit]\nallow = [\"{web}\"]\n")));
@@ -298,8 +341,7 @@ fn http() -> SocketAddr {
 #[test]
 fn a_service_manager_is_told() {
     let folder = folder_with_key();
-    let file = folder.path().join("daemon.toml");
-    std::fs::write(&file, "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"daemon.sock\"\n").unwrap();
+    let file = write_config(&folder, "daemon", &format!("{CLASS}[exit]\nallow = [\"127.0.0.1:1\"]\n"));
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     // A daemon that tells nothing fails the test instead of holding it up.

@@ -8,7 +8,7 @@ use crate::local_socket::LocalSocket;
 use crate::lossy::journal::Ledgers;
 
 impl Config {
-    /// Refuses listeners and a ledger that cannot be opened, except those that the daemon at its control socket already has.
+    /// Refuses sockets, listeners and a ledger that cannot be opened, except those that the daemon at its control socket already has.
     /// It leaves nothing behind.
     ///
     /// # Errors
@@ -17,6 +17,12 @@ impl Config {
     pub fn check_start(&self) -> Result<(), ConfigError> {
         let running = self.control.as_deref().and_then(|control| request(control, &Request::Status).ok());
         let running: Option<Status> = running.and_then(|status| serde_json::from_value(status).ok());
+        // The daemon that answers at the control socket has it.
+        if let (Some(control), None) = (&self.control, &running)
+            && let Err(error) = LocalSocket::check(control, "control")
+        {
+            return Err(self.wrong_line(self.control_line, format!("{}: {error}", control.display())));
+        }
         let has = |listen: &Listen, found: &str| listen.address.port() != 0 && found == listen.address.to_string();
         if !running.as_ref().is_some_and(|status| has(&self.listen, &status.listen)) {
             let bound = UdpSocket::bind(self.listen.address);
@@ -49,5 +55,43 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A control socket that cannot be made is refused with its line, and nothing is left of the attempt.
+    #[test]
+    fn control_sockets_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, format!("preshared {}", "07".repeat(32))).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        let check = |control: &str| {
+            let text = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"{control}\"\n");
+            let config = Config::parse(&text, &folder.path().join("pliant.toml")).unwrap();
+            config.check_start().map_err(|error| error.to_string())
+        };
+        for (control, why) in [
+            ("key", "a file that is no socket is in the way"),
+            ("folder", "a file that is no socket is in the way"),
+            ("key/control.sock", "no socket can be made in "),
+            ("/proc/none/control.sock", "no socket can be made in /proc: "),
+            (&*format!("/tmp/{}", "s".repeat(94)), "at most 98 bytes, and this one has 99"),
+        ] {
+            let error = check(control).unwrap_err();
+            assert!(error.contains("pliant.toml:3: ") && error.contains(why), "{error}");
+        }
+        for control in ["control.sock", "folder/new/control.sock"] {
+            check(control).unwrap();
+        }
+        assert_eq!(count(), 2);
+        assert_eq!(std::fs::read_dir(folder.path().join("folder")).unwrap().count(), 0);
     }
 }

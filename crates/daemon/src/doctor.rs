@@ -9,6 +9,7 @@ use std::time::Duration;
 use pliant_net::bundle::BundleNode;
 use pliant_net::socket::{SOCKET_BUFFER_BYTES, Socket};
 use pliant_net::transfer::Settings;
+use pliant_proto::time::Span;
 use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::AsyncReadExt;
@@ -17,8 +18,9 @@ use tokio::time::timeout;
 use crate::config::{Config, DoorKind, NextHop};
 use crate::program::Program;
 
-/// How long a peer may take to answer.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a peer may take to answer a call, and what is asked of it then.
+const CALL_TIMEOUT: Span = Span::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Descriptors for the daemon's own sockets and files. Each connection takes one more.
 const OWN_DESCRIPTORS: usize = 64;
 /// Clocks that are read without a system call.
@@ -135,13 +137,18 @@ impl Config {
     ///
     /// If no UDP socket can be opened for the calls.
     pub async fn examine(&self) -> io::Result<Vec<Finding>> {
+        self.examine_within(CALL_TIMEOUT).await
+    }
+
+    async fn examine_within(&self, connect_timeout: Span) -> io::Result<Vec<Finding>> {
         // What was read could be read by nobody else, or there would be no configuration.
         let mut findings = vec![
             Finding::good("key file", "nobody else can read it"),
             // A daemon raises its limit as far as it may.
             descriptors(getrlimit(Resource::Nofile).maximum, self.limits.user_connections),
         ];
-        let settings = Settings { keys: self.keys.clone(), called: self.called.clone(), ..Settings::default() };
+        let (keys, called) = (self.keys.clone(), self.called.clone());
+        let settings = Settings { keys, called, connect_timeout, ..Settings::default() };
         // The daemon itself may have its own port.
         let local = SocketAddr::new(self.listen.address.ip(), 0);
         let (node, _streams) = BundleNode::bind(local, settings, self.classes.clone())?;
@@ -191,7 +198,7 @@ fn descriptors(limit: Option<u64>, connections: usize) -> Finding {
 async fn call(node: &BundleNode, next_hop: &NextHop, subject: &str) -> Finding {
     let answer = async { node.open(next_hop.peer, &next_hop.class, Vec::new())?.read_u8().await };
     let at = next_hop.peer;
-    match timeout(CALL_TIMEOUT, answer).await {
+    match timeout(ANSWER_TIMEOUT, answer).await {
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             Finding::good(subject, format!("{at} answers"))
         }
@@ -201,7 +208,8 @@ async fn call(node: &BundleNode, next_hop: &NextHop, subject: &str) -> Finding {
         }
         Ok(Ok(_)) => Finding::broken(subject, format!("{at} serves what is no service"), "update the daemon there"),
         Ok(Err(_)) | Err(_) => {
-            let advice = "see that a daemon runs there with the same key, and that firewalls let UDP through both ways";
+            let advice = "see that a daemon runs there, that each side's key file has the other (one that does not know a \
+                          key is silent), and that firewalls let UDP through both ways";
             Finding::broken(subject, format!("{at} does not answer"), advice)
         }
     }
@@ -253,6 +261,30 @@ mod tests {
         }
         assert!(descriptors(Some(1024), 10_000).advice.contains("ulimit -n 10064"));
         assert!(mtu("", Ok(1199), 1200).advice.contains("mtu = 1199"));
+    }
+
+    /// A peer with another key is not one that refuses, nor one that is not there.
+    #[tokio::test]
+    async fn a_peer_with_another_key_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |name: &str, digits: &str, rest: &str| {
+            let key = folder.path().join(name);
+            fs::write(&key, format!("preshared {}", digits.repeat(32))).unwrap();
+            fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            let class = "[classes.bulk]\ntransport = \"cubic\"\n";
+            let text = format!("listen = \"127.0.0.1:0\"\nkey = \"{name}\"\n{class}{rest}");
+            Config::parse(&text, &folder.path().join("daemon.toml")).unwrap()
+        };
+        let far = read("far", "0a", "[exit]\nallow = [\"127.0.0.1:1\"]\n");
+        let (far, _streams) =
+            BundleNode::bind(far.listen.address, Settings { keys: far.keys, ..Settings::default() }, far.classes)
+                .unwrap();
+        let door = "[[forward]]\nlisten = \"127.0.0.1:0\"\nto = \"far\"\ntarget = \"127.0.0.1:1\"\nclass = \"bulk\"\n";
+        let near = read("near", "0b", &format!("{door}[peers]\nfar = \"{}\"\n", far.local_address()));
+        let findings = near.examine_within(Span::from_ms(300)).await.unwrap();
+        let found = findings.iter().find(|finding| finding.subject == "peer far, class bulk").unwrap();
+        assert_eq!(found.verdict, Verdict::Broken);
+        assert!(found.found.contains("somebody answers, but not to this key"), "{found:?}");
     }
 
     /// The loopback interface's MTU, but no more than an IP packet can have.

@@ -21,10 +21,13 @@ use crate::shared::{ServedConnection, Shared};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ADDRESSES: usize = 8;
 
-/// Connects streams of peers to services, without end.
+/// Connects streams of peers to services. When there will be none any more, the daemon ends.
 pub(crate) async fn serve(mut streams: AcceptedStreams, shared: Arc<Shared>) {
     loop {
-        let accepted = streams.next().await;
+        let accepted = match streams.next().await {
+            Ok(accepted) => accepted,
+            Err(error) => return shared.fail(&error),
+        };
         if shared.is_draining() {
             accepted.stream.reset(reset_code::REFUSED);
             continue;

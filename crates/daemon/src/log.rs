@@ -1,6 +1,56 @@
 //! What a daemon says on standard error of what others have sent.
 
 use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::mutex::lock;
+
+/// Most that is told of a door in a minute: any client can be refused for two reasons in turn, without end.
+const MAX_TOLD: u32 = 32;
+const MINUTE: Duration = Duration::from_secs(60);
+/// So long the same reason is not told again.
+const SAME_FOR: Duration = Duration::from_secs(3600);
+
+/// What was told of a door.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<LastTold>);
+
+#[derive(Default)]
+struct LastTold {
+    last: Option<(String, Instant)>,
+    /// When a minute began, and how much was told in it.
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Told {
+    /// Says something of a door, unless it is no news.
+    pub(crate) fn tell(&self, door: &str, what: &str) {
+        if self.is_news(Instant::now(), what) {
+            say(door, what);
+        }
+    }
+
+    /// Clients try again, and the same reason is told once an hour; of others so many are told in a minute.
+    fn is_news(&self, now: Instant, why: &str) -> bool {
+        let mut told = lock(&self.0);
+        if told.last.as_ref().is_some_and(|(last, at)| last == why && now.duration_since(*at) < SAME_FOR) {
+            return false;
+        }
+        if told.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
+            (told.since, told.count) = (Some(now), 0);
+        }
+        let is_news = told.count < MAX_TOLD;
+        if is_news {
+            told.count += 1;
+            told.last = Some((why.to_owned(), now));
+        }
+        is_news
+    }
+}
 
 /// Says something of a part of the daemon. What is said may be lost, for example if a disk is full: `eprintln!` would panic.
 pub(crate) fn say(part: &str, what: &str) {
@@ -19,6 +69,19 @@ fn line(part: &str, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The same reason is told once in a row; a client that is refused for others in turn fills no log.
+    #[test]
+    fn reasons_are_told_within_a_bound() {
+        let (reasons, now) = (Told::default(), Instant::now());
+        let told = |at: Instant| (0..1000).filter(|number| reasons.is_news(at, &(number % 2).to_string())).count();
+        assert!(reasons.is_news(now, "a") && !reasons.is_news(now, "a"));
+        assert_eq!(told(now), MAX_TOLD as usize - 1);
+        assert_eq!(told(now + MINUTE / 2), 0);
+        assert_eq!(told(now + MINUTE), MAX_TOLD as usize);
+        let again = |at: Instant| reasons.is_news(at, "a");
+        assert_eq!([now + 2 * MINUTE, now + 3 * MINUTE, now + 2 * MINUTE + SAME_FOR].map(again), [true, false, true]);
+    }
 
     #[test]
     fn text_of_others_is_one_line() {

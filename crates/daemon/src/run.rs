@@ -1,5 +1,6 @@
 //! A running daemon.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Daemon {
         for door in &config.doors {
             listeners.push(bind(&config, door).await?);
         }
-        let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
+        let control = config.control.as_deref().map(|path| ControlSocket::bind(&config, path)).transpose()?;
         let preload = config.preload.as_ref().map(|preload| PreloadDoor::bind(&config, preload)).transpose()?;
         let objects = Objects::start(&config)?;
         let lossy = match &config.kafka_ledger {
@@ -143,8 +144,12 @@ impl Daemon {
     }
 
     /// Serves until a request on its control socket has drained it.
-    pub async fn run(&self) {
-        self.shared.ended().await;
+    ///
+    /// # Errors
+    ///
+    /// If it cannot go on: its UDP socket has failed, or the thread that drives it has panicked.
+    pub async fn run(&self) -> io::Result<()> {
+        self.shared.ended().await
     }
 }
 
@@ -164,5 +169,53 @@ async fn sample(shared: Arc<Shared>) {
     loop {
         shared.sample(Instant::now());
         tokio::time::sleep(SAMPLE_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::fs::PermissionsExt;
+
+    use pliant_net::bundle::ChangeBytes;
+
+    use super::*;
+
+    /// Panics at the first byte, and at the end.
+    struct Panics;
+
+    impl ChangeBytes for Panics {
+        fn take_from_socket(&mut self, _: &[u8], _: &mut Vec<u8>) -> io::Result<()> {
+            panic!("this is a test")
+        }
+
+        fn take_from_stream(&mut self, _: &[u8], _: &mut Vec<u8>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn passing(&self) -> usize {
+            0
+        }
+
+        fn pass(&mut self, _: usize) {}
+    }
+
+    /// A daemon without its thread carries nothing: it ends, so that it can be started again.
+    #[tokio::test]
+    async fn a_panic_of_the_nodes_thread_ends_the_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, format!("preshared {}", "07".repeat(32))).unwrap();
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+        let text = "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.bulk]\ntransport = \"cubic\"\n\
+                    [exit]\nallow = [\"127.0.0.1:1\"]\n";
+        let config = Config::parse(text, &folder.path().join("daemon.toml")).unwrap();
+        let daemon = Daemon::start(config).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        drop(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let stream = daemon.shared.node.open(daemon.address(), "bulk", Vec::new()).unwrap();
+        let carried = stream.carry_changed(listener.accept().unwrap().0.into(), Box::new(Panics));
+        carried.await.unwrap_err();
+        assert_eq!(daemon.run().await.unwrap_err().to_string(), "the node's thread has panicked");
     }
 }

@@ -1,6 +1,7 @@
 //! State that the tasks of a daemon share.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::{Config, Door, ExitRules, Limits};
 use crate::doors::brokers::Brokers;
-use crate::log::say;
+use crate::log::Told;
 use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
@@ -37,16 +38,15 @@ pub(crate) struct OpenDoor {
     pub(crate) connections: AtomicUsize,
     /// The brokers of its Kafka cluster.
     pub(crate) brokers: Brokers,
+    told: Told,
     /// The task that accepts connections. They continue without it.
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl OpenDoor {
-    /// Says something of a Kafka door, once in a row and not too often.
+    /// Says something of the door, unless it is no news.
     pub(crate) fn tell(&self, what: &str) {
-        if self.brokers.is_news(Instant::now(), what) {
-            say(&format!("kafka door {}", self.local), what);
-        }
+        self.told.tell(&format!("{} door {}", self.door().kind.name(), self.local), what);
     }
 
     pub(crate) fn new(door: Door, local: SocketAddr) -> Arc<Self> {
@@ -57,6 +57,7 @@ impl OpenDoor {
             accepted: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             brokers: Brokers::default(),
+            told: Told::default(),
             task: Mutex::default(),
         })
     }
@@ -109,8 +110,9 @@ pub(crate) struct Shared {
     pub(crate) objects: Option<Arc<Objects>>,
     /// The task that serves programs with the preload library.
     preload: Mutex<Option<AbortHandle>>,
-    /// Connections that it has handed over.
+    /// Connections that it has handed over, and what was told of it.
     pub(crate) handed_over: AtomicU64,
+    pub(crate) preload_told: Told,
     exit: RwLock<Arc<Exit>>,
     /// Leaves Kafka records out, if there is a ledger for it.
     pub(crate) lossy: Option<LossyExit>,
@@ -119,7 +121,8 @@ pub(crate) struct Shared {
     /// Number of connections, of programs and to services.
     connections: watch::Sender<usize>,
     draining: AtomicBool,
-    ended: watch::Sender<bool>,
+    /// Whether it is to end, and why if it cannot go on.
+    ended: watch::Sender<Option<Result<(), String>>>,
     /// One change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     samples: Mutex<HashMap<u64, Sample>>,
@@ -140,12 +143,13 @@ impl Shared {
             lossy,
             preload: Mutex::default(),
             handed_over: AtomicU64::new(0),
+            preload_told: Told::default(),
             served: Mutex::default(),
             config: Mutex::new(config),
             doors: Mutex::default(),
             connections: watch::Sender::new(0),
             draining: AtomicBool::new(false),
-            ended: watch::Sender::new(false),
+            ended: watch::Sender::new(None),
             changing: tokio::sync::Mutex::default(),
             samples: Mutex::default(),
             started: Instant::now(),
@@ -230,13 +234,20 @@ impl Shared {
 
     /// Asks the daemon to end.
     pub(crate) fn end(&self) {
-        self.ended.send_replace(true);
+        self.ended.send_replace(Some(Ok(())));
     }
 
-    /// Waits until it is to end.
-    pub(crate) async fn ended(&self) {
+    /// The daemon cannot go on.
+    pub(crate) fn fail(&self, why: &io::Error) {
+        self.ended.send_replace(Some(Err(why.to_string())));
+    }
+
+    /// Waits until it is to end. The error says why it cannot go on.
+    pub(crate) async fn ended(&self) -> io::Result<()> {
+        let mut ended = self.ended.subscribe();
         // It fails only if the sender is gone, which is here.
-        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+        let ended = ended.wait_for(Option::is_some).await.map_or(Some(Ok(())), |ended| ended.clone());
+        ended.unwrap_or(Ok(())).map_err(io::Error::other)
     }
 
     /// Takes no more connections, and waits until the last has ended and its peer has everything, at most `limit`.

@@ -331,7 +331,7 @@ fn a_drain_ends_with_the_last_connection() {
         assert!(error.contains("drains"), "{error}");
         assert_eq!(exchange(last, b"last").await.unwrap(), b"last");
         assert_eq!(drain.await.unwrap()["cut"], 0);
-        pair.near.run().await;
+        pair.near.run().await.unwrap();
 
         let pair = Pair::new(&forward(service), &format!("\"{service}\"")).await;
         let mut stays = TcpStream::connect(pair.near.doors()[0]).await.unwrap();

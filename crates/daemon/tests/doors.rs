@@ -78,6 +78,22 @@ fn what_is_denied_or_absent_is_told() {
     });
 }
 
+/// What the far daemon refuses is not what a service refuses.
+#[test]
+fn a_class_that_the_far_daemon_lacks_is_no_refusal_of_the_service() {
+    block_on(async {
+        let service = echo().await;
+        let near = [CLASS.replace("bulk", "other"), PROXY.replace("bulk", "other")].concat();
+        let pair = Pair::with(&near, &format!("{CLASS}[exit]\nallow = [\"{service}\"]\n")).await;
+        let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
+        let [high, low] = service.port().to_be_bytes();
+        tcp.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low]).await.unwrap();
+        let mut answer = [0; 12];
+        tcp.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[..4], [5, 0, 5, 1]);
+    });
+}
+
 /// An exit does not connect to its own daemon's doors, by none of their addresses and in no spelling: bytes could go round
 /// for ever.
 #[test]
@@ -272,7 +288,7 @@ fn a_doctor_calls_peers() {
         let pair = Pair::new(&forward(closed()), "\"127.0.0.1:1\"").await;
         let other = CLASS.replace("bulk", "other");
         let door = |to: &str, class: &str| {
-            format!("[[proxy.route]]\nhost = \"{to}.example\"\nto = \"{to}\"\nclass = \"{class}\"\n")
+            format!("[[proxy.route]]\nhost = \"{class}.example\"\nto = \"{to}\"\nclass = \"{class}\"\n")
         };
         let (good, lacking) = (door("hostb", "bulk"), door("hostb", "other"));
         pair.write_near(&format!("{CLASS}{other}[proxy]\nlisten = \"127.0.0.1:0\"\n{good}{lacking}"));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use pliant_net::bundle::BundleClass;
@@ -37,7 +38,7 @@ pub(super) struct ClassTable {
     message_line_rate: Option<Rate>,
     #[serde(default = "default_mtu")]
     mtu: u16,
-    #[serde(default = "default_streams")]
+    #[serde(default = "default_streams", deserialize_with = "above_zero")]
     max_streams: usize,
     #[serde(default = "default_memory", deserialize_with = "from_text")]
     memory: Bytes,
@@ -92,6 +93,11 @@ where
     text.parse().map_err(D::Error::custom)
 }
 
+/// A number above zero, because nothing can be opened at zero.
+pub(super) fn above_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    NonZeroUsize::deserialize(deserializer).map(NonZeroUsize::get)
+}
+
 /// A rate above zero, because nothing can be sent at zero.
 fn some_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
     let rate: Rate = from_text(deserializer)?;
@@ -99,6 +105,12 @@ fn some_from_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<R
 }
 
 impl ClassTable {
+    /// A key that says how messages travel, if it has one.
+    pub(super) fn message_key(&self) -> Option<&'static str> {
+        let line_rate = self.message_line_rate.map(|_| "message_line_rate");
+        self.message_class.map(|_| "message_class").or(line_rate)
+    }
+
     /// The class, if it can carry streams.
     pub(super) fn to_class(&self, name: &str) -> std::io::Result<BundleClass> {
         let contract = Contract {

@@ -26,13 +26,15 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Spanned, Table};
 
-use self::class::{ClassTable, from_text, set_keys};
+use self::class::{ClassTable, above_zero, from_text, set_keys};
 use self::objects::{FolderTable, ObjectsTable};
 use crate::header::Service;
 use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::objects::name::is_plain;
 use crate::rules::HostRule;
 
+/// So many brokers of a Kafka door have certain ports.
+const FIRST_BROKERS: u16 = 10;
 /// Larger files are refused, because they were probably named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -114,8 +116,10 @@ impl ExitRules {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Limits {
     /// Most connections to services for a peer.
+    #[serde(deserialize_with = "above_zero")]
     pub(crate) peer_connections: usize,
     /// Most connections to a door for a user of this host, or for another host.
+    #[serde(deserialize_with = "above_zero")]
     pub(crate) user_connections: usize,
 }
 
@@ -160,6 +164,19 @@ pub(crate) enum DoorKind {
     Objects,
     /// Speaks SOCKS5 and HTTP CONNECT.
     Proxy { routes: Vec<(HostRule, NextHop)>, classes: Vec<String> },
+}
+
+impl DoorKind {
+    /// The word for it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Forward { .. } => "forward",
+            Self::Kafka(_) => "kafka",
+            Self::Metrics => "metrics",
+            Self::Objects => "objects",
+            Self::Proxy { .. } => "proxy",
+        }
+    }
 }
 
 /// A Kafka cluster behind a door.
@@ -286,7 +303,7 @@ struct KafkaTable {
     to: Spanned<String>,
     bootstrap: Spanned<String>,
     class: Spanned<String>,
-    broker_ports: Option<u16>,
+    broker_ports: Option<Spanned<u16>>,
     #[serde(default)]
     topics: BTreeMap<Spanned<String>, TopicTable>,
 }
@@ -325,8 +342,7 @@ struct ProxyTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RouteTable {
-    #[serde(deserialize_with = "from_text")]
-    host: HostRule,
+    host: Spanned<String>,
     to: Spanned<String>,
     class: Spanned<String>,
 }
@@ -402,6 +418,20 @@ impl Config {
             let why = format!("no door uses the class `{}`, and no exit serves others", unused.get_ref());
             return Err(source.wrong(unused.span().start, why));
         }
+        let ledger = file.exit.kafka_ledger.as_ref();
+        if let Some(ledger) = ledger.filter(|_| exit.is_empty()) {
+            let why = "no `allow` lets a peer reach a broker, so this exit leaves no record out";
+            return Err(source.wrong(ledger.span().start, why.to_owned()));
+        }
+        let of_messages = |(name, table): (_, &ClassTable)| Some((name, table.message_key()?));
+        let mut of_messages = file.classes.iter().filter_map(of_messages);
+        if let Some((name, key)) = of_messages.find(|_| file.kafka.is_empty() && ledger.is_none()) {
+            let why = format!(
+                "class {}: {key} is for records of Kafka, and there is neither a Kafka door nor `exit.kafka_ledger`",
+                name.get_ref()
+            );
+            return Err(source.wrong(name.span().start, why));
+        }
         let kafka_ledger = file
             .exit
             .kafka_ledger
@@ -438,7 +468,10 @@ impl Config {
             let Listen { address, line } = door.listen;
             format!("{}:{line}: everybody who can reach {address} can use this door", self.path.display())
         };
-        open.map(warning).collect()
+        // A reload may close every door for a while, so it is no mistake.
+        let is_idle = self.doors.is_empty() && self.preload.is_none() && self.objects.is_none() && self.exit.is_empty();
+        let idle = is_idle.then(|| format!("{}: there is neither a door nor an exit", self.path.display()));
+        open.map(warning).chain(idle).collect()
     }
 
     pub(crate) fn cannot_listen(&self, listen: &Listen, error: &io::Error) -> ConfigError {
@@ -675,7 +708,8 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         let bootstrap = service(&table.bootstrap)?;
         let next_hop = next_hop(&table.to, &table.class)?;
         let topics = topic_rules(source, &table.topics)?;
-        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports: table.broker_ports, topics });
+        let broker_ports = table.broker_ports.as_ref().map(|first| *first.get_ref());
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, topics });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     let preload = match &file.preload {
@@ -683,8 +717,15 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         None => None,
     };
     if let Some(table) = &file.proxy {
-        let route = |route: &RouteTable| Ok((route.host.clone(), next_hop(&route.to, &route.class)?));
-        let routes: Vec<_> = table.route.iter().map(route).collect::<Result<_, _>>()?;
+        let mut routes: Vec<(HostRule, NextHop)> = Vec::new();
+        for RouteTable { host, to, class } in &table.route {
+            let rule: HostRule = host.get_ref().parse().map_err(|why| source.wrong(host.span().start, why))?;
+            if routes.iter().any(|(other, _)| *other == rule) {
+                let why = format!("another route is about `{}` already", host.get_ref());
+                return Err(source.wrong(host.span().start, why));
+            }
+            routes.push((rule, next_hop(to, class)?));
+        }
         // A program may name any class: none of them is unused.
         let classes: Vec<String> = file.classes.keys().map(|name| name.get_ref().clone()).collect();
         used.extend(classes.iter().cloned());
@@ -721,7 +762,41 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
             return Err(ConfigError::Line { path: source.path.into(), line, why });
         }
     }
+    let kafka_doors = doors.iter().filter(|door| matches!(door.kind, DoorKind::Kafka(_)));
+    for (door, first) in kafka_doors.zip(file.kafka.iter().map(|table| table.broker_ports.as_ref())) {
+        let Some(first) = first else { continue };
+        check_broker_ports(door, *first.get_ref(), &doors).map_err(|why| source.wrong(first.span().start, why))?;
+    }
     Ok(Doors { listening: doors, preload, used })
+}
+
+/// The first brokers of a Kafka door have ports that nothing else here has. How many more there will be, only their cluster
+/// knows.
+fn check_broker_ports(own: &Door, first: u16, doors: &[Door]) -> Result<(), String> {
+    let after = FIRST_BROKERS - 1;
+    let Some(last) = first.checked_add(after).filter(|_| first > 0) else {
+        let most = u16::MAX - after;
+        return Err(format!(
+            "broker_ports is {first}; it is from 1 to {most}, so that brokers 0 to {after} have ports"
+        ));
+    };
+    for other in doors {
+        let Listen { address, line } = other.listen;
+        for port in first..=last {
+            // The first broker of many clusters has number 1.
+            let is_own = other == own && port == first;
+            if !is_own && overlap(SocketAddr::new(own.listen.address.ip(), port), address) {
+                return Err(format!("broker {} would have port {port}: line {line} has {address}", port - first));
+            }
+        }
+        let DoorKind::Kafka(KafkaCluster { broker_ports: Some(theirs), .. }) = other.kind else { continue };
+        // Where one can have a port, the other cannot.
+        let at = |door: &Door| SocketAddr::new(door.listen.address.ip(), first);
+        if other != own && theirs.abs_diff(first) < FIRST_BROKERS && overlap(at(own), at(other)) {
+            return Err(format!("the door of line {line} has broker_ports {theirs}: brokers would share ports"));
+        }
+    }
+    Ok(())
 }
 
 fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTable>) -> Result<TopicRules, ConfigError> {
@@ -907,12 +982,14 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert!(error.contains(":6: ") && error.contains("none that is called `hostb`"), "{error}");
     }
 
-    /// A door that more than this host can reach is told of.
+    /// A door that more than this host can reach is told of, and that there is none, nor an exit.
     #[test]
-    fn doors_beyond_loopback_are_told_of() {
+    fn what_is_rarely_intended_is_told() {
         assert!(parse(GOOD).unwrap().warnings().is_empty());
         let warnings = parse(&GOOD.replace("127.0.0.1:1080", "0.0.0.0:1080")).unwrap().warnings();
         assert_eq!(warnings, ["pliant.toml:19: everybody who can reach 0.0.0.0:1080 can use this door"]);
+        let warnings = parse("listen = \"127.0.0.1:7411\"\nkey = \"KEY\"\n").unwrap().warnings();
+        assert_eq!(warnings, ["pliant.toml: there is neither a door nor an exit"]);
     }
 
     /// Files have a port of their own, a class that can carry them, folders that are there, and a door on loopback.
@@ -977,6 +1054,21 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
         let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
         assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
+        let other = door.replace("9092\"\nto", "9093\"\nto").replace("19100", "19109");
+        for (doors, why) in [
+            (door.replace("19100", "0"), ":23: broker_ports is 0; it is from 1 to 65526"),
+            (door.replace("19100", "65527"), ":23: broker_ports is 65527; it is from 1 to 65526"),
+            (door.replace("19100", "1071"), ":23: broker 9 would have port 1080: line 25 has 127.0.0.1:1080"),
+            (door.replace("19100", "9091"), ":23: broker 1 would have port 9092: line 19 has 127.0.0.1:9092"),
+            (format!("{door}{other}"), ":23: the door of line 25 has broker_ports 19109: brokers would share ports"),
+        ] {
+            let error = parse(&GOOD.replace("[proxy]", &format!("{doors}[proxy]"))).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        // Brokers from 1 on, and addresses that are not the door's.
+        for doors in [door.replace("19100", "9092"), format!("{door}{}", other.replace("127.0.0.1:9", "127.0.0.2:9"))] {
+            parse(&GOOD.replace("[proxy]", &format!("{doors}[proxy]"))).unwrap();
+        }
     }
 
     #[test]
@@ -1039,6 +1131,18 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),
             ("max_rate", "class = 32\nmax_rate", 8, "class is 32: classes are 0 to 31"),
             ("max_rate", "message_class = 40\nmax_rate", 8, "message_class is 40: classes are 0 to 31"),
+            ("max_rate", "message_class = 1\nmax_rate", 8, "class backup: message_class is for records of Kafka"),
+            ("max_rate", "message_line_rate = \"1Gbit/s\"\nmax_rate", 8, "message_line_rate is for records of Kafka"),
+            ("max_rate", "max_streams = 0\nmax_rate", 10, "nonzero"),
+            ("[exit]", "[limits]\npeer_connections = 0\n[exit]", 27, "nonzero"),
+            ("[exit]", "[limits]\nuser_connections = 0\n[exit]", 27, "nonzero"),
+            (
+                "[exit]",
+                "[[proxy.route]]\nhost = \"*.RACK2.example\"\nto = \"hostb\"\nclass = \"backup\"\n[exit]",
+                27,
+                "another route is about `*.RACK2.example` already",
+            ),
+            ("[exit]\nallow", "[exit]\nkafka_ledger = \"ledger\"\n#", 27, "leaves no record out"),
             ("max_rate", "unread = \"0B\"\nmax_rate", 8, "unread is 0 bytes; it is at least 8 MiB"),
             ("max_rate", "unread = \"8388607B\"\nmax_rate", 8, "unread is 8388607 bytes"),
             ("max_rate", "window = \"63999B\"\nmax_rate", 8, "window is 63999 bytes; it is at least 64 kB"),

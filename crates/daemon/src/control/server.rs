@@ -14,7 +14,7 @@ use super::ledger::KafkaLedger;
 use super::message::{Answer, MAX_LINE_BYTES, Request};
 use super::status::Status;
 use crate::change::{reload, set_class};
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
 use crate::local_socket::LocalSocket;
 use crate::shared::Shared;
 
@@ -28,9 +28,9 @@ pub(crate) struct ControlSocket(LocalSocket);
 
 impl ControlSocket {
     /// Creates the socket.
-    pub(crate) fn bind(path: &Path) -> Result<Self, ConfigError> {
+    pub(crate) fn bind(config: &Config, path: &Path) -> Result<Self, ConfigError> {
         let bound = LocalSocket::bind(path, MODE, "control");
-        bound.map(Self).map_err(|error| ConfigError::File { path: path.into(), error })
+        bound.map(Self).map_err(|error| config.wrong_line(config.control_line, format!("{}: {error}", path.display())))
     }
 
     /// Answers requests without end.

@@ -11,7 +11,9 @@ use pliant_net::bundle::{BundleNode, BundleStream, IncomingMessages, MessageToke
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
+use tokio::time::Instant;
 
+use super::silence::Silence;
 use crate::config::NextHop;
 use crate::lossy::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use crate::mutex::lock;
@@ -59,14 +61,15 @@ pub(super) async fn carry_apart(
     stream: BundleStream,
     flows: MessageCalls<'_>,
     place: impl Fn(IpAddr, &Advertised) -> Result<Local, String>,
+    silent: impl Fn(),
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
     let host = tcp.local_addr().ok()?.ip();
     let (mut from_client, mut to_client) = tcp.into_split();
     let (mut from_exit, to_exit) = split(stream);
     let to_exit = tokio::sync::Mutex::new(to_exit);
-    let (connection, flows) = (Mutex::new(Connection::default()), Mutex::new(flows));
-    let requests = carry_requests(&mut from_client, &to_exit, &connection, &flows);
+    let (connection, flows) = (Mutex::default(), Mutex::new(flows));
+    let requests = carry_requests(&mut from_client, &to_exit, &connection, &flows, silent);
     let place = |broker: &Advertised| place(host, broker);
     let responses = carry_responses(&mut from_exit, &mut to_client, &to_exit, &connection, &flows, place);
     let error = match tokio::try_join!(requests, responses) {
@@ -80,20 +83,25 @@ pub(super) async fn carry_apart(
 async fn carry_requests(
     from: &mut (impl AsyncRead + Unpin),
     to: &tokio::sync::Mutex<impl AsyncWrite + Unpin>,
-    connection: &Mutex<Connection>,
+    connection: &Mutex<(Connection, Silence)>,
     flows: &Mutex<MessageCalls<'_>>,
+    silent: impl Fn(),
 ) -> io::Result<()> {
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
     loop {
         let count = from.read(&mut piece).await?;
         if count == 0 {
-            lock(connection).end_requests().map_err(invalid)?;
+            if lock(connection).1.is_reason(Instant::now()) {
+                silent();
+            }
+            lock(connection).0.end_requests().map_err(invalid)?;
             return write_chunk(&mut *to.lock().await, ChunkKind::End, &[]).await;
         }
         output.clear();
         let fetches = {
-            let mut connection = lock(connection);
+            let (connection, silence) = &mut *lock(connection);
             connection.take_request(&piece[..count], &mut output).map_err(invalid)?;
+            silence.asked(connection, Instant::now());
             connection.fetches()
         };
         // Before the exit has something to send they are to stand.
@@ -108,7 +116,7 @@ async fn carry_responses(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     to_exit: &tokio::sync::Mutex<impl AsyncWrite + Unpin>,
-    connection: &Mutex<Connection>,
+    connection: &Mutex<(Connection, Silence)>,
     flows: &Mutex<MessageCalls<'_>>,
     mut place: impl FnMut(&Advertised) -> Result<Local, String>,
 ) -> io::Result<()> {
@@ -138,14 +146,18 @@ async fn carry_responses(
                 &whole
             }
             ChunkKind::End => {
-                lock(connection).end_responses().map_err(invalid)?;
+                lock(connection).0.end_responses().map_err(invalid)?;
                 to.shutdown().await?;
                 continue;
             }
             ChunkKind::Again | ChunkKind::Report => return Err(invalid("the exit sends what nobody asked for")),
         };
         output.clear();
-        lock(connection).take_response(bytes, &mut place, &mut output).map_err(invalid)?;
+        {
+            let (connection, silence) = &mut *lock(connection);
+            connection.take_response(bytes, &mut place, &mut output).map_err(invalid)?;
+            silence.answered(connection, Instant::now());
+        }
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);
     }

@@ -11,12 +11,13 @@ use pliant_net::bundle::{BundleStream, ChangeBytes};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::accept::accept;
 use super::apart::{MessageCalls, carry_apart};
 use super::brokers::{BrokerPort, Target};
 use super::open::{open, open_with};
+use super::silence::Silence;
 use crate::config::{DoorKind, KafkaCluster};
 use crate::header::{Service, StreamHeader};
 use crate::lossy::chunk::invalid;
@@ -41,31 +42,38 @@ pub(super) async fn serve(
 ) -> bool {
     let service = broker.map_or_else(|| cluster.bootstrap.clone(), |target| lock(target).clone());
     let lossy = (!cluster.topics.0.is_empty()).then(|| cluster.topics.clone());
-    let mut header = StreamHeader { service: service.clone(), lossy };
+    let mut header = StreamHeader { service, lossy };
     let wants_messages = cluster.topics.carries_messages();
     let mut opened = open_with(&shared.node, &cluster.next_hop, &header).await;
     // Exits of an earlier version do not read rules with messages.
-    if wants_messages && opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+    if wants_messages && opened.as_ref().is_err_and(|error| error.says(io::ErrorKind::PermissionDenied)) {
         header.lossy = Some(cluster.topics.in_stream());
         opened = open_with(&shared.node, &cluster.next_hop, &header).await;
     }
-    let refused = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let refused = opened.as_ref().is_err_and(|error| error.says(io::ErrorKind::ConnectionRefused));
     let (known, cluster, own) = (cluster, cluster.clone(), (door.clone(), shared.clone()));
     let place = move |host: IpAddr, broker: &Advertised| place(&cluster, host, broker, &own.0, &own.1);
+    let (runtime, told, service) = (Handle::current(), door.clone(), header.service.text());
+    // The node's thread, which may find it, does not wait for the log.
+    let silent = move || {
+        let (told, why) =
+            (told.clone(), format!("{service} takes connections but does not answer; a client has given up"));
+        drop(runtime.spawn(async move { told.tell(&why) }));
+    };
     let why = match opened {
         Ok((stream, None)) => {
             if wants_messages {
                 door.tell("the exit carries no records in messages; if it has a ledger it leaves some out itself");
             }
-            carry(tcp, stream, place).await
+            carry(tcp, stream, place, silent).await
         }
         Ok((stream, Some(token))) => {
             let flows = MessageCalls::new(&shared.node, &known.next_hop, token);
-            carry_apart(tcp, stream, flows, place).await
+            carry_apart(tcp, stream, flows, place, silent).await
         }
         Err(error) => {
             reset(&tcp);
-            Some(format!("{}: {error}", service.text()))
+            Some(error.to_string())
         }
     };
     if let Some(why) = why {
@@ -155,7 +163,7 @@ async fn refuses(target: &Target, door: &OpenDoor, shared: &Shared) -> bool {
     let DoorKind::Kafka(cluster) = &door.door().kind else { return false };
     let service = lock(target).clone();
     let opened = open(&shared.node, &cluster.next_hop, &service).await;
-    opened.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    opened.is_err_and(|error| error.says(io::ErrorKind::ConnectionRefused))
 }
 
 async fn serve_broker(tcp: TcpStream, target: Target, door: Arc<OpenDoor>, shared: Arc<Shared>, refused: Arc<Notify>) {
@@ -178,18 +186,29 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
 }
 
 /// A client's connection, as the node's thread carries it.
-struct Carried<P> {
+struct Carried<P, S> {
     connection: Connection,
     place: P,
+    silence: Silence,
+    /// Hears that the client has given up because the broker is silent.
+    silent: S,
 }
 
-impl<P: FnMut(&Advertised) -> Result<Local, String> + Send> ChangeBytes for Carried<P> {
+impl<P, S> ChangeBytes for Carried<P, S>
+where
+    P: FnMut(&Advertised) -> Result<Local, String> + Send,
+    S: Fn() + Send,
+{
     fn take_from_socket(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
-        let taken = match piece {
-            [] => self.connection.end_requests(),
-            piece => self.connection.take_request(piece, output),
-        };
-        taken.map_err(invalid)
+        if piece.is_empty() {
+            if self.silence.is_reason(Instant::now()) {
+                (self.silent)();
+            }
+            return self.connection.end_requests().map_err(invalid);
+        }
+        self.connection.take_request(piece, output).map_err(invalid)?;
+        self.silence.asked(&self.connection, Instant::now());
+        Ok(())
     }
 
     fn take_from_stream(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
@@ -197,6 +216,7 @@ impl<P: FnMut(&Advertised) -> Result<Local, String> + Send> ChangeBytes for Carr
             [] => self.connection.end_responses(),
             piece => self.connection.take_response(piece, &mut self.place, output),
         };
+        self.silence.answered(&self.connection, Instant::now());
         taken.map_err(invalid)
     }
 
@@ -206,6 +226,7 @@ impl<P: FnMut(&Advertised) -> Result<Local, String> + Send> ChangeBytes for Carr
 
     fn pass(&mut self, count: usize) {
         self.connection.pass(count);
+        self.silence.answered(&self.connection, Instant::now());
     }
 }
 
@@ -214,6 +235,7 @@ async fn carry(
     tcp: TcpStream,
     stream: BundleStream,
     mut place: impl FnMut(IpAddr, &Advertised) -> Result<Local, String> + Send + 'static,
+    silent: impl Fn() + Send + 'static,
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
     let host = tcp.local_addr().ok()?.ip();
@@ -223,7 +245,7 @@ async fn carry(
         let _entered = runtime.enter();
         place(host, broker)
     };
-    let carried = Carried { connection: Connection::default(), place };
+    let carried = Carried { connection: Connection::default(), place, silence: Silence::default(), silent };
     let error = stream.carry_changed(tcp.into_std().ok()?.into(), Box::new(carried)).await.err()?;
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
 }

@@ -91,13 +91,18 @@ const OF_BUNDLES: &[OfBundle] = &[
     }),
 ];
 
-/// A metric of every partition of which records may be left out: its name, its meaning and its value.
-type OfKafkaPartition = (&'static str, &'static str, fn(&KafkaPartitionStatus) -> f64);
+/// A metric of every partition of which records may be left out: its name, type, meaning and value.
+type OfKafkaPartition = (&'static str, &'static str, &'static str, fn(&KafkaPartitionStatus) -> f64);
 
 const OF_KAFKA_PARTITIONS: &[OfKafkaPartition] = &[
-    ("pliant_kafka_records_total", "Records that were fetched, each once", |partition| partition.fetched as f64),
-    ("pliant_kafka_records_lost_total", "Records that were lost, each once", |partition| partition.lost as f64),
-    ("pliant_kafka_records_unsettled_total", "Records that may be lost, and nobody has said", |partition| {
+    ("pliant_kafka_records_total", "counter", "Records that were fetched, each once", |partition| {
+        partition.fetched as f64
+    }),
+    ("pliant_kafka_records_lost_total", "counter", "Records that were lost, each once", |partition| {
+        partition.lost as f64
+    }),
+    // It falls when a door says what has become of them.
+    ("pliant_kafka_records_unsettled", "gauge", "Records that may be lost, and nobody has said", |partition| {
         partition.unsettled as f64
     }),
 ];
@@ -134,14 +139,14 @@ fn text(status: &Status) -> String {
         });
         metric(name, kind, meaning, &samples.collect::<Vec<_>>());
     }
-    for (name, meaning, value) in OF_KAFKA_PARTITIONS {
+    for (name, kind, meaning, value) in OF_KAFKA_PARTITIONS {
         let samples = status.kafka_partitions.iter().map(|of| {
             let partition = of.partition.to_string();
             let named: [(&str, &str); 4] =
                 [("class", &of.class), ("topic", &of.topic), ("topic_id", &of.topic_id), ("partition", &partition)];
             (labels(&named), value(of))
         });
-        metric(name, "counter", meaning, &samples.collect::<Vec<_>>());
+        metric(name, kind, meaning, &samples.collect::<Vec<_>>());
     }
     text
 }
@@ -169,6 +174,20 @@ mod tests {
         let mut answer = String::new();
         browser.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    }
+
+    /// What falls is a gauge: Prometheus takes a counter that falls for one that began again.
+    #[test]
+    fn what_can_fall_is_a_gauge() {
+        let status = serde_json::json!({
+            "version": "0", "process": 1, "configuration": "", "uptime_seconds": 0.0, "listen": "", "draining": false,
+            "connections": 0, "peers": [], "classes": [], "doors": [], "bundles": [],
+        });
+        let text = text(&serde_json::from_value(status).unwrap());
+        assert!(text.contains("# TYPE pliant_kafka_records_unsettled gauge\n"), "{text}");
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            assert_eq!(line.ends_with(" counter"), line.contains("_total "), "{line}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod metrics;
 mod open;
 pub(crate) mod preload;
 pub(crate) mod proxy;
+mod silence;
 
 use std::sync::Arc;
 
@@ -29,12 +30,12 @@ pub(crate) async fn serve(listener: TcpListener, open: Arc<OpenDoor>, shared: Ar
 
 async fn serve_one(tcp: TcpStream, open: Arc<OpenDoor>, shared: Arc<Shared>) {
     match &open.door().kind {
-        DoorKind::Forward { next_hop, target } => forward::serve(tcp, &shared.node, next_hop, target).await,
+        DoorKind::Forward { next_hop, target } => forward::serve(tcp, &shared.node, next_hop, target, &open).await,
         DoorKind::Kafka(cluster) => {
             kafka::serve(tcp, cluster, None, &open, &shared).await;
         }
         DoorKind::Metrics => metrics::serve(tcp, || Status::of(&shared)).await,
         DoorKind::Objects => crate::objects::door::serve(tcp, shared.objects.clone()).await,
-        DoorKind::Proxy { routes, classes } => proxy::serve(tcp, &shared.node, routes, classes).await,
+        DoorKind::Proxy { routes, classes } => proxy::serve(tcp, &shared.node, routes, classes, &open).await,
     }
 }

@@ -16,11 +16,12 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::open::open;
+use super::open::{OpenError, open};
 use crate::config::NextHop;
 use crate::header::Service;
 use crate::relay::relay;
 use crate::rules::HostRule;
+use crate::shared::OpenDoor;
 
 /// How long a program may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +41,7 @@ mod reply {
     pub(super) const SUCCEEDED: u8 = 0;
     pub(super) const FAILURE: u8 = 1;
     pub(super) const NOT_ALLOWED: u8 = 2;
+    pub(super) const NETWORK_UNREACHABLE: u8 = 3;
     pub(super) const HOST_UNREACHABLE: u8 = 4;
     pub(super) const REFUSED: u8 = 5;
     pub(super) const TTL_EXPIRED: u8 = 6;
@@ -48,8 +50,14 @@ mod reply {
 }
 
 /// Serves a connection. A program that breaks off or violates the protocol ends only its own connection.
-pub(super) async fn serve(tcp: TcpStream, node: &BundleNode, routes: &[(HostRule, NextHop)], classes: &[String]) {
-    let _ = connect(tcp, node, routes, classes).await;
+pub(super) async fn serve(
+    tcp: TcpStream,
+    node: &BundleNode,
+    routes: &[(HostRule, NextHop)],
+    classes: &[String],
+    door: &OpenDoor,
+) {
+    let _ = connect(tcp, node, routes, classes, door).await;
 }
 
 /// A program's end: its connection, or a substitute in tests.
@@ -80,6 +88,7 @@ async fn connect(
     node: &BundleNode,
     routes: &[(HostRule, NextHop)],
     classes: &[String],
+    door: &OpenDoor,
 ) -> io::Result<()> {
     // What a program sends behind its request stays in the buffer until the answer: it is asked not to send any.
     let mut program = BufReader::new(tcp);
@@ -100,7 +109,10 @@ async fn connect(
     }
     let stream = match open(node, &next_hop, &service).await {
         Ok(stream) => stream,
-        Err(error) => return answer(&mut program, language, code_of(&error)).await,
+        Err(error) => {
+            door.tell(&error.to_string());
+            return answer(&mut program, language, code_of(&error)).await;
+        }
     };
     answer(&mut program, language, reply::SUCCEEDED).await?;
     head.extend_from_slice(program.buffer());
@@ -117,7 +129,13 @@ fn route<'r>(routes: &'r [(HostRule, NextHop)], host: &str) -> Option<&'r NextHo
     exact.rev().max_by_key(|(exactness, _)| *exactness).map(|(_, next_hop)| next_hop)
 }
 
-fn code_of(error: &io::Error) -> u8 {
+fn code_of(error: &OpenError) -> u8 {
+    let error = match error {
+        // Neither the service nor its host has been asked.
+        OpenError::Silent { .. } => return reply::NETWORK_UNREACHABLE,
+        OpenError::Peer { .. } => return reply::FAILURE,
+        OpenError::Service { error, .. } => error,
+    };
     match error.kind() {
         io::ErrorKind::ConnectionRefused => reply::REFUSED,
         io::ErrorKind::PermissionDenied => reply::NOT_ALLOWED,
@@ -279,7 +297,7 @@ async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8
                 reply::NOT_ALLOWED => "403 Forbidden",
                 reply::COMMAND_NOT_SUPPORTED => "405 Method Not Allowed",
                 reply::ADDRESS_NOT_SUPPORTED => "400 Bad Request",
-                reply::TTL_EXPIRED => "504 Gateway Timeout",
+                reply::NETWORK_UNREACHABLE | reply::TTL_EXPIRED => "504 Gateway Timeout",
                 _ => "502 Bad Gateway",
             };
             let rest = if code == reply::SUCCEEDED { "" } else { "Content-Length: 0\r\nConnection: close\r\n" };
@@ -295,7 +313,27 @@ async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8
 
 #[cfg(test)]
 mod tests {
+    use pliant_net::connection::Closed;
+
     use super::*;
+
+    /// What the far daemon does not answer is not what a service refuses.
+    #[test]
+    fn replies_tell_the_far_daemon_from_the_service() {
+        let next_hop = NextHop { to: "hostb".into(), peer: "192.0.2.7:7411".parse().unwrap(), class: "bulk".into() };
+        let service = Service::parse("db:5432").unwrap();
+        let refused = io::ErrorKind::ConnectionRefused;
+        for (error, code, shown) in [
+            (io::Error::new(refused, Closed::WrongKey), reply::NETWORK_UNREACHABLE, "hostb at 192.0.2.7:7411"),
+            (io::Error::new(refused, Closed::Busy), reply::FAILURE, "hostb at 192.0.2.7:7411"),
+            (refused.into(), reply::REFUSED, "db:5432: connection refused"),
+            (io::ErrorKind::TimedOut.into(), reply::TTL_EXPIRED, "db:5432: timed out"),
+        ] {
+            let error = OpenError::new(&next_hop, &service, error);
+            assert_eq!(code_of(&error), code, "{error}");
+            assert!(error.to_string().contains(shown), "{error}");
+        }
+    }
 
     #[test]
     fn servers_and_paths_of_addresses() {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,7 +161,7 @@ impl BundleNode {
     ///
     /// # Errors
     ///
-    /// If there is no such class, no way to the peer, or the header is longer than [`MAX_HEADER_BYTES`].
+    /// If there is no such class, no way to the peer, the header is longer than [`MAX_HEADER_BYTES`], or the node has ended.
     pub fn open(&self, peer: SocketAddr, class: &str, header: Vec<u8>) -> io::Result<BundleStream> {
         self.settings.check(peer).map_err(invalid)?;
         if header.len() > MAX_HEADER_BYTES {
@@ -169,6 +170,9 @@ impl BundleNode {
         let known = self.shared.class(class);
         let known = known.ok_or_else(|| invalid(format!("there is no class {class}")))?;
         let mut bundles = self.shared.lock();
+        if let Some(error) = self.shared.failure() {
+            return Err(error);
+        }
         let key = (peer, class.to_owned());
         let usable = |bundle: &&Arc<SharedBundle>| bundle.lock().takes_streams();
         let standing = bundles.current.get(&key).filter(usable).cloned();
@@ -347,28 +351,33 @@ impl NodeThread {
         let (calling, calling_messages) = (Vec::new(), Vec::new());
         let mut connections =
             Connections { thread: &self, clock, receive_buffer, calling, calling_messages, relays, failure: None };
-        while !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
-            let ran = driver.run_once(&mut connections, MAX_SLEEP);
-            if let Err(error) = ran.and(connections.failure.take().map_or(Ok(()), Err)) {
-                let why = Closed::Failed(format!("the socket has failed: {error}"));
-                connections.end_messages(&driver, &why);
-                self.shared.close_all(&why);
-                return;
-            }
-            if let Some((keys, called)) = self.shared.take_keys() {
-                // They were held against the first ones when they were put.
-                let _ = driver.set_keys(keys);
-                driver.set_called(called);
-                connections.judge_peers(&driver);
-            }
-        }
-        let why = Closed::Failed("the node has ended".into());
+        // Without it everybody would wait for a thread that is gone.
+        let ran = catch_unwind(AssertUnwindSafe(|| self.drive(&mut driver, &mut connections)));
+        let why = Closed::Failed(ran.unwrap_or_else(|_| "the node's thread has panicked".into()));
+        // First what needs nothing of the driver: after a panic it may panic again.
+        self.shared.close_all(&why);
         connections.end_messages(&driver, &why);
         let here: Vec<ConnectionId> = driver.connections().collect();
         for connection in here {
             let _ = driver.close(connection, 0, "the daemon ends");
         }
-        self.shared.close_all(&why);
+    }
+
+    /// Drives the socket until it has failed or the node is dropped. Returns which.
+    fn drive(&self, driver: &mut BundleDriver, connections: &mut Connections<'_>) -> String {
+        while !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let ran = driver.run_once(connections, MAX_SLEEP);
+            if let Err(error) = ran.and(connections.failure.take().map_or(Ok(()), Err)) {
+                return format!("the socket has failed: {error}");
+            }
+            if let Some((keys, called)) = self.shared.take_keys() {
+                // They were held against the first ones when they were put.
+                let _ = driver.set_keys(keys);
+                driver.set_called(called);
+                connections.judge_peers(driver);
+            }
+        }
+        "the node has ended".into()
     }
 }
 

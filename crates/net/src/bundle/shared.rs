@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -143,7 +143,9 @@ pub(crate) struct SharedBundles {
     /// Relays whose streams have news.
     news: Mutex<Vec<RelayId>>,
     /// Where streams go that peers open; without it they wait in their bundle.
-    accepted: Option<UnboundedSender<OpenedStream>>,
+    accepted: Mutex<Option<UnboundedSender<OpenedStream>>>,
+    /// Why there are no connections any more.
+    ended: OnceLock<Closed>,
 }
 
 impl SharedBundles {
@@ -161,7 +163,8 @@ impl SharedBundles {
             attachments: Mutex::new(Some(Vec::new())),
             messages: Mutex::default(),
             news: Mutex::default(),
-            accepted,
+            accepted: Mutex::new(accepted),
+            ended: OnceLock::new(),
         }
     }
 
@@ -222,13 +225,21 @@ impl SharedBundles {
         into.append(&mut lock(&self.news));
     }
 
-    /// All connections are over.
+    /// Why there are no connections any more, if there are none.
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        self.ended.get().map(error_of)
+    }
+
+    /// All connections are over, and nobody opens any.
     pub(crate) fn close_all(&self, why: &Closed) {
+        // Before the bundles are taken: who opens one later sees it.
+        let _ = self.ended.set(why.clone());
         for bundle in std::mem::take(&mut *self.lock()).all() {
             bundle.close(why.clone(), self);
         }
         let attachments = lock(&self.attachments).take();
         attachments.into_iter().flatten().for_each(Attachment::end_with_node);
+        drop(lock(&self.accepted).take());
     }
 
     /// Has the node's thread look at a bundle.
@@ -371,7 +382,7 @@ impl SharedBundle {
         }
         drop(state);
         for (stream, header) in opened {
-            let Some(accepted) = &bundles.accepted else {
+            let Some(accepted) = lock(&bundles.accepted).clone() else {
                 self.lock().keep_opened(stream);
                 continue;
             };
@@ -513,12 +524,7 @@ impl BundleState {
     /// Why nothing goes any more.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         let BundleStatus::Closed(why) = &self.status else { return None };
-        let kind = match why {
-            Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
-            why if why.is_refusal() => io::ErrorKind::ConnectionRefused,
-            _ => io::ErrorKind::ConnectionReset,
-        };
-        Some(io::Error::new(kind, why.to_string()))
+        Some(error_of(why))
     }
 
     /// Why a stream takes nothing to be sent any more.
@@ -568,6 +574,16 @@ impl BundleState {
             Some(count) => Poll::Ready(Ok(count)),
         }
     }
+}
+
+/// What a connection's end means to a program.
+fn error_of(why: &Closed) -> io::Error {
+    let kind = match why {
+        Closed::NoAnswer(_) | Closed::Silent(_) => io::ErrorKind::TimedOut,
+        why if why.is_refusal() => io::ErrorKind::ConnectionRefused,
+        _ => io::ErrorKind::ConnectionReset,
+    };
+    io::Error::new(kind, why.clone())
 }
 
 /// What a reset means to a program.

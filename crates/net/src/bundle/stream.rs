@@ -41,12 +41,18 @@ impl AcceptedStreams {
     }
 
     /// The next stream; it may be awaited in a `select`.
-    pub async fn next(&mut self) -> AcceptedStream {
-        // It never ends: the sender is part of what this holds.
-        let OpenedStream { bundle, stream, header } = self.opened.recv().await.expect("the sender is held");
+    ///
+    /// # Errors
+    ///
+    /// Why the node has ended: it was dropped, its socket has failed, or its thread has panicked.
+    pub async fn next(&mut self) -> io::Result<AcceptedStream> {
+        let Some(OpenedStream { bundle, stream, header }) = self.opened.recv().await else {
+            return Err(self.bundles.failure().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
+        };
         let (peer, class) = bundle.key.clone();
         let name = bundle.lock().peer.as_ref().and_then(|peer| peer.name.clone());
-        AcceptedStream { peer, name, class, header, stream: BundleStream::new(self.bundles.clone(), bundle, stream) }
+        let stream = BundleStream::new(self.bundles.clone(), bundle, stream);
+        Ok(AcceptedStream { peer, name, class, header, stream })
     }
 }
 

@@ -5,9 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
 use pliant_net::bundle::{
-    AcceptedStream, AcceptedStreams, BundleClass, BundleNode, IncomingMessages, SendMessages, reset_code,
+    AcceptedStream, AcceptedStreams, BundleClass, BundleNode, ChangeBytes, IncomingMessages, SendMessages, reset_code,
 };
-use pliant_net::connection::Keys;
+use pliant_net::connection::{Closed, Keys};
 use pliant_net::flow::FlowSettings;
 use pliant_net::transfer::Settings;
 use pliant_proto::contract::schedule::DaySchedule;
@@ -65,7 +65,7 @@ fn streams_share_a_bundle_and_carry_both_ways() {
             opened.push(stream);
         }
         for _ in 0..8 {
-            let AcceptedStream { peer, class, header, mut stream, .. } = accepted.next().await;
+            let AcceptedStream { peer, class, header, mut stream, .. } = accepted.next().await.unwrap();
             assert_eq!((peer, class.as_str()), (here_address, "bulk"));
             let mut bytes = vec![0; 100_000];
             stream.read_exact(&mut bytes).await.unwrap();
@@ -86,7 +86,7 @@ fn streams_share_a_bundle_and_carry_both_ways() {
         // And back, on the bundle that stands.
         let mut back = that_node.open(here_address, "bulk", b"back".to_vec()).unwrap();
         back.write_all(b"hello").await.unwrap();
-        let AcceptedStream { header, mut stream, .. } = to_here.next().await;
+        let AcceptedStream { header, mut stream, .. } = to_here.next().await.unwrap();
         assert_eq!(header, b"back");
         let mut bytes = [0; 5];
         stream.read_exact(&mut bytes).await.unwrap();
@@ -166,6 +166,8 @@ fn what_cannot_be_opened_is_told() {
         let error = refused.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains("no class other"), "{error}");
+        // What the peer's node says can be told from what is said of the stream.
+        assert!(matches!(error.downcast(), Ok(Closed::Refused(_))));
         let nobody = std::net::UdpSocket::bind(SocketAddr::from(LOOPBACK)).unwrap().local_addr().unwrap();
         let mut silent = here.open(nobody, "bulk", Vec::new()).unwrap();
         assert_eq!(silent.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::TimedOut);
@@ -175,12 +177,12 @@ fn what_cannot_be_opened_is_told() {
             (reset_code::ABORTED, ErrorKind::ConnectionReset),
         ] {
             let mut stream = here.open(there, "bulk", Vec::new()).unwrap();
-            accepted.next().await.stream.reset(code);
+            accepted.next().await.unwrap().stream.reset(code);
             assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), kind);
         }
         // A node that ends takes its streams with it.
         let mut stream = here.open(there, "bulk", Vec::new()).unwrap();
-        let taken = accepted.next().await;
+        let taken = accepted.next().await.unwrap();
         drop(that_node);
         assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
         drop(taken);
@@ -200,9 +202,9 @@ fn a_stalled_stream_holds_up_no_other() {
             }
         };
         filling.await;
-        let _unread = accepted.next().await;
+        let _unread = accepted.next().await.unwrap();
         let mut live = here.open(there, "bulk", b"live".to_vec()).unwrap();
-        let AcceptedStream { mut stream, .. } = accepted.next().await;
+        let AcceptedStream { mut stream, .. } = accepted.next().await.unwrap();
         let sending = async {
             live.write_all(&content(5_000_000, 3)).await.unwrap();
             live.shutdown().await.unwrap();
@@ -229,7 +231,7 @@ async fn carried<T: Send + 'static>(
     let (_there, mut accepted, there) = node(&["bulk"]);
     let ((program, near), (service, far)) = (connection(), connection());
     let outgoing = here.open(there, "bulk", Vec::new()).unwrap();
-    let incoming = accepted.next().await.stream;
+    let incoming = accepted.next().await.unwrap().stream;
     let seen = std::thread::spawn(move || programs(program, service));
     let (near, far) = tokio::join!(outgoing.carry(near), incoming.carry(far));
     ([near, far], seen.join().unwrap())
@@ -286,7 +288,7 @@ fn a_carried_socket_is_reset_by_who_lets_it_go() {
             let (_there, mut accepted, there) = node(&["bulk"]);
             let ((program, near), (service, far)) = (connection(), connection());
             let outgoing = here.open(there, "bulk", Vec::new()).unwrap();
-            let incoming = accepted.next().await.stream;
+            let incoming = accepted.next().await.unwrap().stream;
             let mut near = Box::pin(outgoing.carry(near));
             let mut far = Box::pin(incoming.carry(far));
             assert!(is_pending(&mut near).await && is_pending(&mut far).await);
@@ -302,6 +304,51 @@ fn a_carried_socket_is_reset_by_who_lets_it_go() {
             }
         });
     }
+}
+
+/// Panics at the first byte.
+struct Panics;
+
+impl ChangeBytes for Panics {
+    fn take_from_socket(&mut self, _: &[u8], _: &mut Vec<u8>) -> std::io::Result<()> {
+        panic!("this is a test")
+    }
+
+    fn take_from_stream(&mut self, _: &[u8], _: &mut Vec<u8>) -> std::io::Result<()> {
+        panic!("this is a test")
+    }
+
+    fn passing(&self) -> usize {
+        0
+    }
+
+    fn pass(&mut self, _: usize) {}
+}
+
+/// A panic of a node's thread ends all that it carries, at both ends, and whoever wants more hears why.
+#[test]
+fn a_panic_of_a_nodes_thread_is_told() {
+    block_on(async {
+        let (here, mut to_here, _) = node(&["bulk"]);
+        let (_there, mut accepted, there) = node(&["bulk"]);
+        let mut other = here.open(there, "bulk", Vec::new()).unwrap();
+        let mut far = accepted.next().await.unwrap().stream;
+        let called = here.call_for_messages(there, "bulk", [7; 16], 0).unwrap();
+        let (mut program, near) = connection();
+        program.write_all(b"x").unwrap();
+        let carried = here.open(there, "bulk", Vec::new()).unwrap().carry_changed(near, Box::new(Panics));
+        assert_eq!(carried.await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        let errors = [
+            other.read(&mut [0]).await.unwrap_err(),
+            to_here.next().await.map(drop).unwrap_err(),
+            here.open(there, "bulk", Vec::new()).map(drop).unwrap_err(),
+            called.recv().await.unwrap_err(),
+        ];
+        for error in errors {
+            assert!(error.to_string().contains("the node's thread has panicked"), "{error}");
+        }
+        assert_eq!(far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    });
 }
 
 /// Polls a future once.
@@ -321,7 +368,7 @@ fn a_stalled_carried_socket_holds_up_no_other() {
         for _ in 0..2 {
             let ((program, near), (service, far)) = (connection(), connection());
             carrying.spawn(here.open(there, "bulk", Vec::new()).unwrap().carry(near));
-            carrying.spawn(accepted.next().await.stream.carry(far));
+            carrying.spawn(accepted.next().await.unwrap().stream.carry(far));
             ends.push((program, service));
         }
         let work = std::thread::spawn(move || {

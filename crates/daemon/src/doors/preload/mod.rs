@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use self::pair::{Pair, ProgramEnd};
-use super::open::open;
+use super::open::{OpenError, open};
 use crate::config::{Config, ConfigError, NextHop, Preload, PreloadRule};
 use crate::header::Service;
 use crate::local_socket::LocalSocket;
@@ -130,7 +130,7 @@ async fn hand_over(mut program: UnixStream, shared: &Shared, counted: Option<Cou
         let next_hop = next_hop.ok_or(Errno::ACCESS)?;
         let ip = request.service.ip().to_canonical();
         let service = Service { host: ip.to_string(), port: request.service.port() };
-        let (pair, end) = Pair::new(request.service).map_err(|error| errno_of(&error))?;
+        let (pair, end) = Pair::new(request.service).map_err(|error| errno_of_service(&error))?;
         Ok((HandedOver { pair, next_hop, service, _counted: counted }, end))
     });
     match answer {
@@ -172,7 +172,15 @@ fn route<'r>(rules: &'r [PreloadRule], request: &Request<'_>) -> Option<&'r Next
 }
 
 /// The error of the program's `connect`.
-fn errno_of(error: &io::Error) -> Errno {
+fn errno_of(error: &OpenError) -> Errno {
+    match error {
+        // Neither the service nor its host has been asked.
+        OpenError::Silent { .. } | OpenError::Peer { .. } => Errno::NETUNREACH,
+        OpenError::Service { error, .. } => errno_of_service(error),
+    }
+}
+
+fn errno_of_service(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Errno::CONNREFUSED,
         io::ErrorKind::PermissionDenied => Errno::ACCESS,
@@ -194,6 +202,7 @@ impl HandedOver {
                 }
             }
             Err(error) => {
+                shared.preload_told.tell("preload door", &error.to_string());
                 let _ = pair.settle(Outcome::Failed(errno_of(&error).raw_os_error()));
             }
         }
