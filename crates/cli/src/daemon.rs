@@ -9,6 +9,7 @@ use pliant_daemon::control::{ControlError, Request, default_path, request};
 use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::counted::counted;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         Some(Action::Drain { limit, target }) => {
             let answer = target.ask(&Request::Drain { limit_seconds: *limit })?;
             match answer["cut"].as_u64() {
-                Some(cut) if cut > 0 => say!("{cut} connections were cut"),
+                Some(cut) if cut > 0 => say_cut(cut),
                 _ => say!("every connection had ended"),
             }
             Ok(ExitStatus::Done)
@@ -169,6 +170,10 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     ending
 }
 
+fn say_cut(cut: u64) {
+    say!("{} {} cut", counted(cut, "connection"), if cut == 1 { "was" } else { "were" });
+}
+
 /// Tells the service manager. A daemon serves without one too.
 fn tell(state: ServiceState) {
     if let Err(error) = notify(state) {
@@ -184,7 +189,7 @@ async fn drain(daemon: &Daemon, signals: &mut Signals) -> ExitStatus {
     tokio::select! {
         cut = daemon.drain(limit) => {
             if cut > 0 {
-                say!("{cut} connections were cut");
+                say_cut(cut as u64);
             }
             ExitStatus::Done
         }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use pliant_daemon::control::{DoorStatusKind, Request, Status};
 
+use crate::counted::counted;
 use crate::daemon::Target;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -67,14 +68,14 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 fn page(status: &Status) -> String {
     let mut page = format!(
-        "pliant {}, process {}, up {:.0} s{}\nconfiguration {}, listening on {}, {} connections\n",
+        "pliant {}, process {}, up {:.0} s{}\nconfiguration {}, listening on {}, {}\n",
         status.version,
         status.process,
         status.uptime_seconds,
         if status.draining { ", draining" } else { "" },
         status.configuration,
         status.listen,
-        status.connections
+        counted(status.connections as u64, "connection")
     );
     let mut part = |name: &str, head: &[&str], rows: Vec<Vec<String>>| {
         if !rows.is_empty() {

@@ -178,7 +178,7 @@ fn a_daemon_is_run_by_commands_and_signals() {
     ping(&mut tcp);
 
     let page = text(&near.ask(&["status"]).stdout);
-    assert!(page.contains("1 connections") && page.contains("far   bulk   open"), "{page}");
+    assert!(page.contains(", 1 connection\n") && page.contains("far   bulk   open"), "{page}");
     let json: serde_json::Value = serde_json::from_slice(&near.ask(&["status", "--json"]).stdout).unwrap();
     assert_eq!((&json["bundles"][0]["streams"], &json["peers"][0]["open"]), (&1.into(), &true.into()));
 

@@ -1,5 +1,6 @@
 //! What is on the screen.
 
+use std::array;
 use std::cmp::Reverse;
 
 use pliant_daemon::control::{BundleStatus, ClassStatus, DoorStatus, DoorStatusKind, Status};
@@ -9,6 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Row, Table, Widget};
 
+use crate::counted::counted;
 use crate::status::rate;
 
 /// Rows of text that holds all bundles: more are cut.
@@ -90,9 +92,9 @@ impl View {
         ])
         .areas(area);
         self.head(head, buffer);
-        self.classes().render(of_classes, buffer);
-        self.bundles().render(of_bundles, buffer);
-        self.doors().render(of_doors, buffer);
+        self.classes(area.width).render(of_classes, buffer);
+        self.bundles(area.width).render(of_bundles, buffer);
+        self.doors(area.width).render(of_doors, buffer);
     }
 
     fn head(&self, area: Rect, buffer: &mut Buffer) {
@@ -101,29 +103,36 @@ impl View {
         let open = peers.iter().filter(|peer| peer.open).count();
         let sum = |speed: fn(&BundleStatus) -> f64| rate(bundles.iter().map(speed).sum());
         let state = match (draining, self.stopped) {
-            (true, _) => "  draining",
-            (_, true) => "  stopped",
+            (true, _) => "draining",
+            (_, true) => "stopped",
             _ => "",
         };
-        let first = format!("pliant {version}  process {process}  up {}  {listen}{state}", time(*uptime_seconds));
-        let second = format!(
-            "connections {connections}  peers {open}/{}  sending {}  receiving {}",
-            peers.len(),
-            sum(|bundle| bundle.sent_bytes_per_second),
-            sum(|bundle| bundle.received_bytes_per_second)
-        );
-        for (row, text) in [first, second].into_iter().enumerate().take(area.height.into()) {
+        let first = [
+            format!("pliant {version}"),
+            format!("process {process}"),
+            format!("up {}", time(*uptime_seconds)),
+            listen.clone(),
+            state.to_owned(),
+        ];
+        let second = [
+            format!("connections {connections}"),
+            format!("peers {open}/{}", peers.len()),
+            format!("sending {}", sum(|bundle| bundle.sent_bytes_per_second)),
+            format!("receiving {}", sum(|bundle| bundle.received_bytes_per_second)),
+        ];
+        let texts = [uncut(&first, area.width), uncut(&second, area.width)];
+        for (row, text) in texts.into_iter().enumerate().take(area.height.into()) {
             Line::from(text).render(Rect { y: area.y + row as u16, height: 1, ..area }, buffer);
         }
     }
 
-    fn classes(&self) -> Table<'static> {
+    fn classes(&self, room: u16) -> Table<'static> {
         let row = |class: &ClassStatus| {
             let max_rate = class.max_rate_bits_per_second.map_or("none".to_owned(), |bits| rate(bits as f64 / 8.0));
             let bundles: Vec<_> = self.status.bundles.iter().filter(|bundle| bundle.class == class.name).collect();
             let streams: usize = bundles.iter().map(|bundle| bundle.streams).sum();
             let sending: f64 = bundles.iter().map(|bundle| bundle.sent_bytes_per_second).sum();
-            Row::new([
+            [
                 class.name.clone(),
                 class.transport.clone(),
                 class.weight.to_string(),
@@ -133,13 +142,13 @@ impl View {
                 (class.class * 2).to_string(),
                 streams.to_string(),
                 rate(sending),
-            ])
+            ]
         };
         let head = ["CLASS", "TRANSPORT", "WEIGHT", "FLOOR", "GREATEST", "DSCP", "STREAMS", "SENDING"];
-        table(head, [12, 10, 6, 6, 12, 4, 7, 12], self.status.classes.iter().map(row))
+        table(room, head, [12, 10, 6, 6, 12, 4, 7, 12], self.status.classes.iter().map(row))
     }
 
-    fn bundles(&self) -> Table<'static> {
+    fn bundles(&self, room: u16) -> Table<'static> {
         let mut bundles: Vec<&BundleStatus> = self.status.bundles.iter().collect();
         match self.order {
             Order::Peer => {}
@@ -151,7 +160,7 @@ impl View {
         }
         let row = |bundle: &&BundleStatus| {
             let again = 100.0 * bundle.retransmissions as f64 / (bundle.packets.max(1)) as f64;
-            Row::new([
+            [
                 bundle.name.clone().unwrap_or_else(|| bundle.peer.clone()),
                 bundle.class.clone(),
                 bundle.state.clone(),
@@ -161,43 +170,64 @@ impl View {
                 format!("{again:.2} %"),
                 bundle.marks.to_string(),
                 bytes(bundle.held_bytes),
-            ])
+            ]
         };
         let head =
             ["PEER", "CLASS", "STATE", "STREAMS", "SENDING", "RECEIVING", "AGAIN", "MARKS", "HELD"].map(|name| {
                 if name.eq_ignore_ascii_case(self.order.name()) { format!("{name}*") } else { name.to_owned() }
             });
-        table(head, [12, 10, 7, 8, 12, 12, 7, 6, 9], bundles.iter().skip(self.skipped).map(row))
+        table(room, head, [12, 10, 7, 8, 12, 12, 7, 6, 9], bundles.iter().skip(self.skipped).map(row))
     }
 
-    fn doors(&self) -> Table<'static> {
+    fn doors(&self, room: u16) -> Table<'static> {
         let row = |door: &DoorStatus| {
             let leads = match &door.kind {
                 DoorStatusKind::Forward { to, target, class } | DoorStatusKind::Kafka { to, target, class } => {
                     format!("{to} {target} {class}")
                 }
-                DoorStatusKind::Preload { rules } => format!("{} rules", rules.len()),
+                DoorStatusKind::Preload { rules } => counted(rules.len() as u64, "rule"),
                 DoorStatusKind::Metrics | DoorStatusKind::Objects | DoorStatusKind::Proxy => String::new(),
             };
-            Row::new([door.kind.name().to_owned(), door.accepted.to_string(), door.listen.clone(), leads])
+            [door.kind.name().to_owned(), door.accepted.to_string(), door.listen.clone(), leads]
         };
-        table(["DOOR", "TAKEN", "LISTENS", "LEADS TO"], [8, 9, 22, 30], self.status.doors.iter().map(row))
+        table(room, ["DOOR", "TAKEN", "LISTENS", "LEADS TO"], [8, 9, 22, 8], self.status.doors.iter().map(row))
     }
 }
 
-/// A table whose columns are so wide where there is room.
+/// A table in so many columns of the screen. Its own have these widths where there is room, and where there is not, those of
+/// what is in them; the last that do not fit are left out, because half a number is another one.
 fn table<const N: usize>(
+    room: u16,
     head: [impl Into<String>; N],
     widths: [u16; N],
-    rows: impl Iterator<Item = Row<'static>>,
+    rows: impl Iterator<Item = [String; N]>,
 ) -> Table<'static> {
-    let head = Row::new(head.map(Into::into)).style(Style::new().add_modifier(Modifier::REVERSED));
-    // The last column takes what is left.
-    let constraints = widths
-        .into_iter()
-        .enumerate()
-        .map(|(at, width)| if at + 1 == N { Constraint::Min(width) } else { Constraint::Length(width) });
-    Table::new(rows, constraints).header(head).column_spacing(1)
+    let head = head.map(Into::into);
+    let rows: Vec<[String; N]> = rows.collect();
+    let width = |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let contents: [u16; N] = array::from_fn(|column| u16::try_from(width(column)).unwrap_or(u16::MAX));
+    let wide: [u16; N] = array::from_fn(|column| contents[column].max(widths[column]));
+    let has_room = |widths: &[u16]| total(widths, 1) <= u32::from(room);
+    let widths = if has_room(&wide) { wide } else { contents };
+    // One is always there, and cut at worst.
+    let shown = (1..=N).rev().find(|&count| has_room(&widths[..count])).unwrap_or(1);
+    let row = |row: [String; N]| Row::new(row.into_iter().take(shown));
+    let head = row(head).style(Style::new().add_modifier(Modifier::REVERSED));
+    let constraints = widths.into_iter().take(shown).map(Constraint::Length);
+    Table::new(rows.into_iter().map(row), constraints).header(head).column_spacing(1)
+}
+
+/// Columns of parts with spaces between them.
+fn total(widths: &[u16], spaces: usize) -> u32 {
+    let spaces = widths.len().saturating_sub(1) * spaces;
+    widths.iter().map(|&width| u32::from(width)).sum::<u32>() + spaces as u32
+}
+
+/// As many of the texts as have room in a line, none of them cut.
+fn uncut(texts: &[String], room: u16) -> String {
+    let widths: Vec<u16> = texts.iter().map(|text| text.chars().count() as u16).collect();
+    let shown = (0..=texts.len()).rev().find(|&count| total(&widths[..count], 2) <= u32::from(room));
+    texts[..shown.unwrap_or(0)].join("  ")
 }
 
 /// What a class's contract promises.
@@ -299,6 +329,36 @@ b            backup     open    0        400.0 Mbit/s 0.0 kbit/s   1.50 %  3    
         let text = view().text(100);
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("\nDOOR     TAKEN     LISTENS                LEADS TO\nforward  3         127.0.0.1:8080         far 127.0.0.1:80 backup\n"), "{text}");
+    }
+
+    /// On a narrow screen columns are missing, and none is cut: neither an address nor a unit.
+    #[test]
+    fn a_narrow_screen_cuts_nothing() {
+        let mut view = view();
+        view.status.bundles[0].name = None;
+        view.status.bundles[0].peer = "10.213.0.1:7411".to_owned();
+        let rules = serde_json::json!({ "listen": "s", "accepted": 0, "kind": "preload", "rules": [
+            { "service": "10.0.0.0/8:*", "to": "far", "class": "backup" },
+        ] });
+        view.status.doors.push(serde_json::from_value(rules).unwrap());
+        let expected = "\
+pliant 0.1.0  process 42  up 1 h 2 min  0.0.0.0:7411
+connections 7  peers 1/1  sending 600.0 Mbit/s
+CLASS  TRANSPORT WEIGHT FLOOR GREATEST     DSCP STREAMS
+backup ledbat++  1      50 %  200.0 Mbit/s 8    1
+
+PEER*           CLASS  STATE STREAMS SENDING      RECEIVING
+10.213.0.1:7411 backup open  1       200.0 Mbit/s 0.0 kbit/s
+b               backup open  0       400.0 Mbit/s 0.0 kbit/s
+
+
+
+
+DOOR    TAKEN LISTENS        LEADS TO
+forward 3     127.0.0.1:8080 far 127.0.0.1:80 backup
+preload 0     s              1 rule
+";
+        assert_eq!(view.text(60), expected);
     }
 
     /// Sorted by another column, and scrolled; no width or height makes it fail.
