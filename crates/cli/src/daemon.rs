@@ -144,6 +144,9 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         for door in daemon.doors() {
             say!("door on {door}");
         }
+        if let Some(preload) = daemon.preload_socket() {
+            say!("preload socket {}", preload.display());
+        }
         if let Some(control) = daemon.control() {
             say!("control socket {}", control.display());
         }

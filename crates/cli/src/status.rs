@@ -16,7 +16,7 @@ Examples:
   pliant status --json
   pliant status --control /run/pliant/daemon.sock
 
-Rates are those of the last second. docs/daemon.md says what every field of the JSON means.";
+Rates are those of the last second. In the JSON a field with a unit has it in its name, as sent_bytes_per_second.";
 
 /// Says how this host's daemon stands: peers, classes, bundles, streams, bytes and rates.
 #[derive(Args)]
