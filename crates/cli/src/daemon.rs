@@ -9,9 +9,9 @@ use pliant_daemon::control::{ControlError, Request, default_path, request};
 use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::counted::counted;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
-use crate::status::counted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,6 +143,9 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         say!("listening on {} for daemons", daemon.address());
         for door in daemon.doors() {
             say!("door on {door}");
+        }
+        if let Some(preload) = daemon.preload_socket() {
+            say!("preload socket {}", preload.display());
         }
         if let Some(control) = daemon.control() {
             say!("control socket {}", control.display());

@@ -32,6 +32,7 @@ mod again;
 mod agreement;
 mod check;
 mod compare;
+mod counted;
 mod daemon;
 mod doctor;
 mod error;

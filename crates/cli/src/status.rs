@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use pliant_daemon::control::{DoorStatusKind, Request, Status};
 
+use crate::counted::counted;
 use crate::daemon::Target;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
@@ -15,7 +16,7 @@ Examples:
   pliant status --json
   pliant status --control /run/pliant/daemon.sock
 
-Rates are those of the last second. docs/daemon.md says what every field of the JSON means.";
+Rates are those of the last second. In the JSON a field with a unit has it in its name, as sent_bytes_per_second.";
 
 /// Says how this host's daemon stands: peers, classes, bundles, streams, bytes and rates.
 #[derive(Args)]
@@ -48,11 +49,6 @@ pub(crate) fn rate(bytes_per_second: f64) -> String {
         bits if bits >= 1e6 => format!("{:.1} Mbit/s", bits / 1e6),
         bits => format!("{:.1} kbit/s", bits / 1e3),
     }
-}
-
-/// So many things: `1 rule`, `2 rules`.
-pub(crate) fn counted(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Columns as wide as their widest cell.

@@ -54,6 +54,7 @@ struct Process {
     lines: BufReader<ChildStderr>,
     listen: SocketAddr,
     doors: Vec<SocketAddr>,
+    preload: Option<PathBuf>,
     control: PathBuf,
 }
 
@@ -72,7 +73,7 @@ impl Process {
     fn start_by(command: &mut Command, file: &Path) -> Self {
         let mut child = command.arg("daemon").arg(file).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
-        let (mut listen, mut doors) = (None, Vec::new());
+        let (mut listen, mut doors, mut preload) = (None, Vec::new(), None);
         let control = loop {
             let mut line = String::new();
             assert!(lines.read_line(&mut line).unwrap() > 0, "it ends");
@@ -80,11 +81,12 @@ impl Process {
             match words[..] {
                 ["listening", "on", address, ..] => listen = address.parse().ok(),
                 ["door", "on", address] => doors.push(address.parse().unwrap()),
+                ["preload", "socket", path] => preload = Some(PathBuf::from(path)),
                 ["control", "socket", path] => break PathBuf::from(path),
                 _ => panic!("{line}"),
             }
         };
-        Self { child, lines, listen: listen.unwrap(), doors, control }
+        Self { child, lines, listen: listen.unwrap(), doors, preload, control }
     }
 
     fn signal(&self, name: &str) {
@@ -341,7 +343,8 @@ fn http() -> SocketAddr {
 #[test]
 fn a_service_manager_is_told() {
     let folder = folder_with_key();
-    let file = write_config(&folder, "daemon", &format!("{CLASS}[exit]\nallow = [\"127.0.0.1:1\"]\n"));
+    let tables = "[exit]\nallow = [\"127.0.0.1:1\"]\n[preload]\nsocket = \"preload.sock\"\n";
+    let file = write_config(&folder, "daemon", &format!("{CLASS}{tables}"));
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     // A daemon that tells nothing fails the test instead of holding it up.
@@ -353,6 +356,7 @@ fn a_service_manager_is_told() {
     };
     let mut daemon = Process::start_by(pliant().env("NOTIFY_SOCKET", &path), &file);
     assert_eq!(told(), "READY=1");
+    assert_eq!(daemon.preload, Some(folder.path().join("preload.sock")));
     daemon.signal("TERM");
     assert_eq!(told(), "STOPPING=1");
     assert_eq!(daemon.child.wait().unwrap().code(), Some(0));

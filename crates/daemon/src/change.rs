@@ -26,29 +26,29 @@ pub(crate) async fn reload(shared: &Arc<Shared>) -> Result<(), ConfigError> {
         return Err(config.wrong_line(1, "the daemon drains, and takes no configuration any more".to_owned()));
     }
     if config.listen.address != old.listen.address {
-        return Err(config.wrong_line(config.listen.line, "another `listen` needs a restart".to_owned()));
+        return Err(config.wrong_line(config.listen.line, "a change of `listen` needs a restart".to_owned()));
     }
     if let Some(control) = old.control {
         config.set_default_control(control.clone());
         if config.control.as_ref() != Some(&control) {
-            return Err(config.wrong_line(config.control_line, "another `control` needs a restart".to_owned()));
+            return Err(config.wrong_line(config.control_line, "a change of `control` needs a restart".to_owned()));
         }
     }
     let (now, then) = (config.kafka_ledger.as_ref(), old.kafka_ledger.as_ref());
     if now.map(|ledger| &ledger.path) != then.map(|ledger| &ledger.path) {
         let line = now.map_or(1, |ledger| ledger.line);
-        return Err(config.wrong_line(line, "another `exit.kafka_ledger` needs a restart".to_owned()));
+        return Err(config.wrong_line(line, "a change of `exit.kafka_ledger` needs a restart".to_owned()));
     }
     let (now, then) = (config.preload.as_ref(), old.preload.as_ref());
     if now.map(|preload| &preload.socket) != then.map(|preload| &preload.socket) {
         let line = now.map_or(1, |preload| preload.line);
-        return Err(config.wrong_line(line, "another `preload.socket` needs a restart".to_owned()));
+        return Err(config.wrong_line(line, "a change of `preload.socket` needs a restart".to_owned()));
     }
     let same =
         |objects: &ObjectsConfig| ObjectsConfig { listen: Listen { line: 0, ..objects.listen }, ..objects.clone() };
     if config.objects.as_ref().map(same) != old.objects.as_ref().map(same) {
         let line = config.objects.as_ref().map_or(1, |objects| objects.listen.line);
-        return Err(config.wrong_line(line, "other `objects` need a restart".to_owned()));
+        return Err(config.wrong_line(line, "a change of `objects` needs a restart".to_owned()));
     }
     let mut before: Vec<Arc<OpenDoor>> = shared.doors().clone();
     let mut after = Vec::new();

@@ -109,6 +109,11 @@ impl Daemon {
         self.shared.doors().iter().map(|door| door.local).collect()
     }
 
+    /// The socket for programs with the preload library, if it has one.
+    pub fn preload_socket(&self) -> Option<PathBuf> {
+        self.shared.config().preload.as_ref().map(|preload| preload.socket.clone())
+    }
+
     /// Its control socket, if it has one.
     pub fn control(&self) -> Option<PathBuf> {
         self.shared.config().control.clone()

@@ -202,7 +202,7 @@ fn a_bad_reload_changes_nothing() {
         let file = pair.control().parent().unwrap().parent().unwrap().join("near.toml");
         std::fs::write(&file, "listen = \"127.0.0.2:0\"\nkey = \"key\"\n").unwrap();
         let error = pair.near.reload().await.unwrap_err().to_string();
-        assert!(error.contains("near.toml:1: another `listen` needs a restart"), "{error}");
+        assert!(error.contains("near.toml:1: a change of `listen` needs a restart"), "{error}");
         ping(&mut TcpStream::connect(door).await.unwrap()).await;
     });
 }

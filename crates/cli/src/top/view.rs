@@ -10,7 +10,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Row, Table, Widget};
 
-use crate::status::{counted, rate};
+use crate::counted::counted;
+use crate::status::rate;
 
 /// Rows of text that holds all bundles: more are cut.
 const MAX_TEXT_BUNDLES: usize = 1000;

@@ -14,6 +14,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
+use super::words::in_words;
+
 /// A table of a class.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields)]
@@ -89,7 +91,11 @@ where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
 {
-    let text = String::deserialize(deserializer)?;
+    // What is no text is told as what the key wants: a rate without a unit may be a number.
+    let text = match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
     text.parse().map_err(D::Error::custom)
 }
 
@@ -158,7 +164,7 @@ pub(super) fn set_keys(table: &Table, name: &str, settings: &BTreeMap<String, St
         let number = || text.parse().map(Value::Integer).ok().or_else(|| text.parse().map(Value::Float).ok());
         table.insert(key.clone(), number().unwrap_or_else(|| Value::String(text.clone())));
     }
-    let written = ClassTable::deserialize(table.clone()).map_err(|error| error.message().trim_end().to_owned())?;
+    let written = ClassTable::deserialize(table.clone()).map_err(|error| in_words(error.message()))?;
     let class = written.to_class(name).map_err(|error| error.to_string())?;
     Ok(Changed { table, class })
 }

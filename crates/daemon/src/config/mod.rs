@@ -2,6 +2,7 @@
 
 mod class;
 mod objects;
+mod words;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -28,6 +29,7 @@ use toml::{Spanned, Table};
 
 use self::class::{ClassTable, above_zero, from_text, set_keys};
 use self::objects::{FolderTable, ObjectsTable};
+use self::words::in_words;
 use crate::header::Service;
 use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
 use crate::objects::name::is_plain;
@@ -390,17 +392,19 @@ impl Config {
         if std::fs::metadata(path).map_err(file)?.len() > MAX_FILE_BYTES {
             return Err(file(std::io::Error::other("larger than any configuration")));
         }
-        let text = std::fs::read_to_string(path).map_err(file)?;
+        let text = String::from_utf8(std::fs::read(path).map_err(file)?).map_err(|error| {
+            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let source = Source { text: &String::from_utf8_lossy(before), path };
+            source.wrong(before.len(), "this is no text in UTF-8".to_owned())
+        })?;
         Self::parse(&text, path)
     }
 
     /// The same for a text; `path` is its name in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let source = Source { text, path };
-        let file: File = toml::from_str(text).map_err(|error| {
-            let why = error.message().trim_end().replace('\n', " ");
-            source.wrong(error.span().map_or(0, |span| span.start), why)
-        })?;
+        let file: File = toml::from_str(text)
+            .map_err(|error| source.wrong(error.span().map_or(0, |span| span.start), in_words(error.message())))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let keys = read_keys(&source, folder, &file.key)?;
         let called = called(&source, &keys, &file)?;
@@ -982,6 +986,15 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert!(error.contains(":6: ") && error.contains("none that is called `hostb`"), "{error}");
     }
 
+    #[test]
+    fn a_file_that_is_no_text_is_refused_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pliant.toml");
+        std::fs::write(&path, b"listen = \"127.0.0.1:0\"\n# gr\xf6\xdfer\n").unwrap();
+        let error = Config::read(&path).unwrap_err().to_string();
+        assert!(error.ends_with("pliant.toml:2: this is no text in UTF-8"), "{error}");
+    }
+
     /// A door that more than this host can reach is told of, and that there is none, nor an exit.
     #[test]
     fn what_is_rarely_intended_is_told() {
@@ -1110,11 +1123,19 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("to = \"hostb\"\ntarget", "to = \"hostc\"\ntarget", 14, "no peer `hostc`"),
             ("class = \"backup\"\n\n[proxy]", "class = \"bulk\"\n\n[proxy]", 16, "no class `bulk`"),
             ("target = \"127.0.0.1:6379\"", "target = \"6379\"", 15, "`6379` is not HOST:PORT"),
-            ("ledbat++", "ledbat+", 9, "ledbat+"),
+            ("ledbat++", "ledbat+", 9, "\"ledbat+\" is no transport; known are "),
             ("transport = \"ledbat++\"", "transport = \"atp\"", 8, "does not carry streams"),
             ("max_rate", "min_share = 0.5\nmax_rate", 8, "min_share"),
             ("max_rate", "max_rat", 10, "max_rat"),
             ("200Mbit/s", "200", 10, "200"),
+            ("\"200Mbit/s\"", "200", 10, "\"200\" is not a rate such as \"10Gbit/s\": it has no unit"),
+            ("max_rate", "mtu = 70000\nmax_rate", 10, "`70000`, expected a whole number from 0 to 65535"),
+            ("max_rate", "class = -1\nmax_rate", 10, "expected a whole number from 0 to 255"),
+            ("max_rate", "weight = \"x\"\nmax_rate", 10, "expected a number"),
+            ("[peers]", "control = 3\n[peers]", 5, "expected a path in quotes"),
+            ("[peers]", "limits = 3\n[peers]", 5, "expected a table"),
+            ("allow = [", "allow = [3, ", 27, "expected text in quotes"),
+            ("[exit]", "[exit.peers.a]\nallow = 3\n[exit]", 27, "expected a list in brackets"),
             ("127.0.0.1:1080", "127.0.0.1:6380", 19, "two doors listen on 127.0.0.1:6380"),
             ("*.rack2.example", "*rack2", 22, "`*rack2` is no address"),
             ("10.1.0.0/16:*", "10.1.0.0/16", 27, "`10.1.0.0/16` is not"),
@@ -1122,7 +1143,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:7411\"", 6, "this daemon itself"),
             ("[exit]", "[exit.peers.hostb]\nallow = []\n[exit]", 26, "no peer that is called `hostb`"),
             ("[exit]", "[limits]\npeer_connection = 1\n[exit]", 27, "peer_connection"),
-            ("hostb = \"127.0.0.1:7412\"", "hostb = \"\"", 6, "socket address"),
+            ("hostb = \"127.0.0.1:7412\"", "hostb = \"\"", 6, "expected an address and a port in quotes"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:0\"", 6, "no address of a peer"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"0.0.0.0:7412\"", 6, "no address of a peer"),
             ("[classes.backup]", "hostc = \"127.0.0.1:7412\"\n[classes.backup]", 8, "have one address"),
@@ -1133,9 +1154,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "message_class = 40\nmax_rate", 8, "message_class is 40: classes are 0 to 31"),
             ("max_rate", "message_class = 1\nmax_rate", 8, "class backup: message_class is for records of Kafka"),
             ("max_rate", "message_line_rate = \"1Gbit/s\"\nmax_rate", 8, "message_line_rate is for records of Kafka"),
-            ("max_rate", "max_streams = 0\nmax_rate", 10, "nonzero"),
-            ("[exit]", "[limits]\npeer_connections = 0\n[exit]", 27, "nonzero"),
-            ("[exit]", "[limits]\nuser_connections = 0\n[exit]", 27, "nonzero"),
+            ("max_rate", "max_streams = 0\nmax_rate", 10, "expected a whole number from 1"),
+            ("[exit]", "[limits]\npeer_connections = 0\n[exit]", 27, "expected a whole number from 1"),
+            ("[exit]", "[limits]\nuser_connections = 0\n[exit]", 27, "expected a whole number from 1"),
             (
                 "[exit]",
                 "[[proxy.route]]\nhost = \"*.RACK2.example\"\nto = \"hostb\"\nclass = \"backup\"\n[exit]",
@@ -1147,7 +1168,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "unread = \"8388607B\"\nmax_rate", 8, "unread is 8388607 bytes"),
             ("max_rate", "window = \"63999B\"\nmax_rate", 8, "window is 63999 bytes; it is at least 64 kB"),
             ("[peers]", "drain = \"3\"\n[peers]", 5, "a time such as"),
-            ("127.0.0.1:7411", "7411", 2, "socket address"),
+            ("127.0.0.1:7411", "7411", 2, "expected an address and a port in quotes"),
             ("[peers]", "metrics = \"0.0.0.0:9464\"\n[peers]", 5, "metrics are for loopback only"),
             ("[proxy]", "[preload]\nsocke = \"s\"\n[proxy]", 19, "socke"),
             ("[proxy]", &preload("10.0.0.0/8", "backup"), 21, "`10.0.0.0/8` is not"),

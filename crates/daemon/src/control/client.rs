@@ -23,6 +23,14 @@ pub enum ControlError {
         /// Why.
         error: io::Error,
     },
+    /// Only the daemon's user and root may open the socket.
+    #[error("this user may not open {path}, the socket of a daemon: {error}")]
+    Denied {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// It broke off, or its answer is invalid.
     #[error("the daemon at {path} does not answer: {error}")]
     Broken {
@@ -36,10 +44,20 @@ pub enum ControlError {
     Refused(String),
 }
 
+impl ControlError {
+    /// The socket cannot be opened.
+    fn unreached(path: &Path, error: io::Error) -> Self {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Denied { path, error },
+            _ => Self::Absent { path, error },
+        }
+    }
+}
+
 /// Sends a request to the daemon whose control socket is at `path`, and waits for its answer.
 pub fn request(path: &Path, request: &Request) -> Result<Value, ControlError> {
-    let mut stream =
-        UnixStream::connect(path).map_err(|error| ControlError::Absent { path: path.to_owned(), error })?;
+    let mut stream = UnixStream::connect(path).map_err(|error| ControlError::unreached(path, error))?;
     match ask(&mut stream, request).map_err(|error| ControlError::Broken { path: path.to_owned(), error })? {
         Answer::Ok(value) => Ok(value),
         Answer::Error(why) => Err(ControlError::Refused(why)),
@@ -66,4 +84,21 @@ pub fn default_path() -> Option<PathBuf> {
     let folder = folder("RUNTIME_DIRECTORY")
         .or_else(|| folder("XDG_RUNTIME_DIR").or_else(system).map(|folder| folder.join("pliant")));
     Some(folder?.join("daemon.sock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever may not ask a daemon is not told that there is none. Root, who may run this test, may open all.
+    #[test]
+    fn a_socket_that_one_may_not_open_is_not_absent() {
+        for (kind, starts) in [
+            (io::ErrorKind::PermissionDenied, "this user may not open s, the socket of a daemon: "),
+            (io::ErrorKind::ConnectionRefused, "no daemon at s: "),
+        ] {
+            let shown = ControlError::unreached(Path::new("s"), kind.into()).to_string();
+            assert!(shown.starts_with(starts), "{shown}");
+        }
+    }
 }

@@ -159,7 +159,9 @@ impl Keys {
                     }
                     peers.push(Arc::new(peer));
                 }
-                _ => return Err(wrong("known words are preshared, private, public and peer")),
+                // A key in the word's place is shown to nobody.
+                _ if from_hex(word).is_some() => return Err(wrong("a line begins with a word")),
+                _ => return Err(wrong(&format!("{word}: known words are preshared, private, public and peer"))),
             }
         }
         let incomplete = |why| Err(KeyError::Incomplete { file: file.to_owned(), why });
@@ -321,7 +323,8 @@ mod tests {
             ("# nothing\n", "k: no key"),
             ("\npreshared 12\n", "k, line 2: a key is 64 hexadecimal digits"),
             ("preshared\n", "k, line 1: a line is a word and a key"),
-            (&format!("secret {key}"), "k, line 1: known words are preshared, private, public and peer"),
+            (&format!("secret {key}"), "k, line 1: secret: known words are preshared, private, public and peer"),
+            (&format!("{key} {key}"), "k, line 1: a line begins with a word"),
             (&format!("preshared {}é", "a".repeat(62)), "k, line 1: a key is 64 hexadecimal digits"),
             (&format!("preshared {key}\npreshared {key}"), "k, line 2: there can be only one of these"),
             (&format!("preshared {key}\npeer {key}"), "k: a preshared key goes with no other"),

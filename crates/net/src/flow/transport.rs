@@ -78,7 +78,7 @@ impl FromStr for SocketTransport {
         let name = if name == "weighted" { Algorithm::WeightedFair.name() } else { name };
         Self::all().find(|transport| transport.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Self::all().map(Self::name).collect();
-            format!("known are {}", known.join(", "))
+            format!("\"{name}\" is no transport; known are {}", known.join(", "))
         })
     }
 }
