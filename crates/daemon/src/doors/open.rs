@@ -14,7 +14,7 @@ use crate::header::{Service, StreamHeader, read_connected};
 #[derive(Debug, Error)]
 pub(super) enum OpenError {
     /// The far daemon does not answer.
-    #[error("the daemon {to} at {peer} does not answer: {why}. One that does not take this key is silent")]
+    #[error("the daemon {to} at {peer}: {why}{}", silence(why))]
     Silent { to: String, peer: SocketAddr, why: Closed },
     /// The far daemon takes no connection.
     #[error("the daemon {to} at {peer}: {why}")]
@@ -38,6 +38,11 @@ impl OpenError {
     pub(super) fn says(&self, kind: io::ErrorKind) -> bool {
         matches!(self, Self::Service { error, .. } if error.kind() == kind)
     }
+}
+
+/// What silence can mean: a daemon does not answer to a key that it does not know.
+fn silence(why: &Closed) -> &'static str {
+    if matches!(why, Closed::NoAnswer(_)) { "; it does not run, or does not know this key" } else { "" }
 }
 
 /// A stream to a service, once the far end says that the connection stands.

@@ -314,6 +314,7 @@ async fn answer(program: &mut BufReader<TcpStream>, language: Language, code: u8
 #[cfg(test)]
 mod tests {
     use pliant_net::connection::Closed;
+    use pliant_proto::time::Span;
 
     use super::*;
 
@@ -324,8 +325,17 @@ mod tests {
         let service = Service::parse("db:5432").unwrap();
         let refused = io::ErrorKind::ConnectionRefused;
         for (error, code, shown) in [
-            (io::Error::new(refused, Closed::WrongKey), reply::NETWORK_UNREACHABLE, "hostb at 192.0.2.7:7411"),
-            (io::Error::new(refused, Closed::Busy), reply::FAILURE, "hostb at 192.0.2.7:7411"),
+            (
+                io::Error::new(refused, Closed::WrongKey),
+                reply::NETWORK_UNREACHABLE,
+                "hostb at 192.0.2.7:7411: somebody answers, but not to this key",
+            ),
+            (
+                io::Error::new(io::ErrorKind::TimedOut, Closed::NoAnswer(Span::from_secs(10))),
+                reply::NETWORK_UNREACHABLE,
+                "hostb at 192.0.2.7:7411: no answer within 10s; it does not run, or does not know this key",
+            ),
+            (io::Error::new(refused, Closed::Busy), reply::FAILURE, "hostb at 192.0.2.7:7411: it has no room"),
             (refused.into(), reply::REFUSED, "db:5432: connection refused"),
             (io::ErrorKind::TimedOut.into(), reply::TTL_EXPIRED, "db:5432: timed out"),
         ] {
