@@ -9,6 +9,7 @@ Every line of the checks compares bytes. The exit code is 1 if one differs.
 import argparse
 import asyncio
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -438,7 +439,7 @@ def main():
         print(f"{'same' if good else 'DIFFERS'}: {name}", flush=True)
 
     cluster = Cluster(folder, asked.brokers)
-    door = large = relays = None
+    door = large = topics = relays = None
     try:
         direct = f"127.0.0.1:{cluster.ports[0]}"
         door = Door(pliant, folder, direct)
@@ -448,14 +449,18 @@ def main():
         # Loopback takes packets of 65,536 bytes, and those of TCP are as large.
         (folder / "large").mkdir(exist_ok=True)
         large = Door(pliant, folder / "large", direct, of_class="mtu = 60000\n")
+        (folder / "by_topic").mkdir(exist_ok=True)
+        topics = Door(pliant, folder / "by_topic", direct, of_class='[classes.speed]\ntransport = "dctcp"\n',
+                      of_door='[kafka.topics."speed-*"]\nclass = "speed"\n')
         speeds = measure(
-            {"direct": direct, "through the door": through, "through the door by large packets": f"127.0.0.1:{large.port}",
-             "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
+            {"direct": direct, "through the door": through, "through the door by topic": f"127.0.0.1:{topics.port}",
+             "through the door by large packets": f"127.0.0.1:{large.port}", "by relays": f"127.0.0.1:{cluster.relay_ports[0]}"}, asked)
         door.end()
+        by_topic(cluster, pliant, folder, direct, asked, note)
         if asked.brokers == 1:
             secured(cluster, pliant, folder, note)
     finally:
-        for each in [door, large, relays, cluster]:
+        for each in [door, large, topics, relays, cluster]:
             if each:
                 each.end()
     jars = (folder / "jars").glob("kafka_*.jar")
@@ -566,6 +571,42 @@ def secured(cluster, pliant, folder, note):
     try:
         ended = ends_after(door.port, struct.pack(">ihhih", 10, 18, 0, 7, -1))
         note("a broker that speaks TLS: the connection ends, and the daemon says why", ended and door.says("the broker speaks TLS"))
+    finally:
+        door.end()
+
+
+def by_topic(cluster, pliant, folder, direct, asked, note):
+    """Topics of a class of their own, and others: what is produced and consumed, and in which class it travels."""
+    door = Door(pliant, folder, direct, of_class='[classes.low]\ntransport = "ledbat++"\n',
+                of_door='[kafka.topics."low-*"]\nclass = "low"\n')
+
+    def carried():
+        """Bytes both ways, by class."""
+        asked = [pliant, "status", "--json", "--control", str(door.home / "near.sock")]
+        status = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        carried = dict.fromkeys(["bulk", "low"], (0, 0))
+        return carried | {each["class"]: (each["sent_bytes"], each["received_bytes"]) for each in status["bundles"]}
+
+    try:
+        through = f"127.0.0.1:{door.port}"
+        replicas = min(3, asked.brokers)
+        clients = CLIENTS | {"java": (functools.partial(java_produce, cluster), functools.partial(java_consume, cluster))}
+        for name, (produce, consume) in clients.items():
+            values = [value.hex().encode() for value in records(asked.records, 50, name)]
+            for topic, own, other in [(f"low-{name}", "low", "bulk"), (f"online-{name}", "bulk", "low")]:
+                create(direct, topic, replicas)
+                before = carried()
+                codec = [] if name == "java" else ["none"]
+                produce(through, topic, values, *codec)
+                got = consume(through, topic, len(values))
+                note(f"{topic}: consumed as produced, by class {own}", sorted(got.values()) == sorted(values))
+                grown = {each: [now - then for now, then in zip(carried()[each], before[each])] for each in before}
+                note(f"{topic}: records travel in class {own}, both ways",
+                     min(grown[own]) >= 100 * len(values) and max(grown[other]) < 10 * len(values))
+        create(direct, "low-transactions", replicas)
+        committed = transactions(through, "low-transactions")
+        got = librdkafka_consume(through, "low-transactions", len(committed))
+        note("low-transactions: committed records and no other", sorted(got.values()) == sorted(committed))
     finally:
         door.end()
 

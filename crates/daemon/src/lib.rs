@@ -34,6 +34,7 @@ mod rules;
 mod run;
 mod shared;
 mod this_host;
+mod topics;
 mod users;
 
 pub use config::{Config, ConfigError};

@@ -20,6 +20,7 @@ use crate::lossy::LossyExit;
 use crate::mutex::lock;
 use crate::objects::Objects;
 use crate::questions::Questions;
+use crate::topics::TopicNumbers;
 
 /// How often a drain checks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
@@ -38,6 +39,8 @@ pub(crate) struct OpenDoor {
     pub(crate) connections: AtomicUsize,
     /// The brokers of its Kafka cluster.
     pub(crate) brokers: Brokers,
+    /// The topics of its Kafka cluster. A client hears of their numbers on one connection and uses them on all.
+    pub(crate) topics: Mutex<TopicNumbers>,
     told: Told,
     /// The task that accepts connections. They continue without it.
     task: Mutex<Option<AbortHandle>>,
@@ -57,6 +60,7 @@ impl OpenDoor {
             accepted: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             brokers: Brokers::default(),
+            topics: Mutex::default(),
             told: Told::default(),
             task: Mutex::default(),
         })

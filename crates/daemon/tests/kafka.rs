@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use common::{CLASS, PROXY, Pair, block_on};
-use pliant_daemon::control::{KafkaLedger, Request, request};
+use pliant_daemon::control::{KafkaLedger, Request, Status, request};
 use pliant_net::bundle::{BundleClass, BundleNode, BundleStream, IncomingMessages};
 use pliant_net::clock::SharedClock;
 use pliant_net::connection::Keys;
@@ -228,6 +229,104 @@ fn what_a_door_cannot_serve_is_reset() {
         let pair = daemons(absent, "").await;
         let mut tcp = TcpStream::connect(pair.near.doors()[0]).await.unwrap();
         assert_eq!(tcp.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+/// A request with a version and a number.
+fn numbered(key: i16, version: i16, number: i32, body: &[u8]) -> Vec<u8> {
+    let length = (8 + body.len()) as i32;
+    [&length.to_be_bytes()[..], &key.to_be_bytes(), &version.to_be_bytes(), &number.to_be_bytes(), body].concat()
+}
+
+/// What a client produces to one partition of each topic, of as many bytes each (Produce, version 3).
+fn produce(number: i32, topics: &[&str], bytes: usize) -> Vec<u8> {
+    // No client_id, no transactional_id, acks = 1 and a timeout.
+    let mut body = vec![0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0, 9];
+    body.extend((topics.len() as i32).to_be_bytes());
+    for topic in topics {
+        body.extend(string(topic));
+        body.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+        body.extend((bytes as i32).to_be_bytes());
+        body.extend((0..bytes).map(|byte| (byte / 5) as u8));
+    }
+    numbered(0, 3, number, &body)
+}
+
+/// Sends requests at once, and reads their responses, which are echoes, in order.
+async fn echoed(tcp: &mut TcpStream, requests: &[Vec<u8>]) {
+    let (mut from, mut to) = tcp.split();
+    let all = requests.concat();
+    let answered = async {
+        for request in requests {
+            let mut response = vec![0; from.read_u32().await.unwrap() as usize];
+            from.read_exact(&mut response).await.unwrap();
+            // Behind the numbers of the response and of the broker.
+            assert!(response[..4] == request[8..12] && response[5..] == request[12..]);
+        }
+    };
+    tokio::join!(async { to.write_all(&all).await.unwrap() }, answered);
+}
+
+/// How many streams each class of the near side has opened.
+async fn streams(pair: &Pair) -> BTreeMap<String, u64> {
+    let control = pair.near.control().unwrap();
+    let answer = tokio::task::spawn_blocking(move || request(&control, &Request::Status)).await.unwrap().unwrap();
+    let status: Status = serde_json::from_value(answer).unwrap();
+    status.bundles.into_iter().map(|bundle| (bundle.class, bundle.opened_streams)).collect()
+}
+
+/// A connection is of the door's class until it names topics of another, and again once it names others; whoever has
+/// authenticated stays. Requests that wait for each other are answered in order on all ways.
+#[test]
+fn connections_move_to_the_class_of_their_topics() {
+    block_on(async {
+        let broker = broker(3, &Addresses::default()).await;
+        let classes = format!("{CLASS}[classes.low]\ntransport = \"cubic\"\n");
+        let door = format!(
+            "[[kafka]]\nlisten = \"127.0.0.1:0\"\nto = \"hostb\"\nbootstrap = \"{broker}\"\nclass = \"bulk\"\n\
+             [kafka.topics.\"clicks.*\"]\nclass = \"low\"\n"
+        );
+        let pair =
+            Pair::with(&format!("{classes}{door}"), &format!("{classes}[exit]\nallow = [\"127.0.0.1:*\"]\n")).await;
+        let connect = || TcpStream::connect(pair.near.doors()[0]);
+        let opened = |bulk, low| {
+            [("bulk", bulk), ("low", low)]
+                .into_iter()
+                .filter(|(_, count)| *count > 0)
+                .map(|(class, count)| (class.to_owned(), count))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let heartbeat = |number| numbered(HEARTBEAT, 0, number, &[0xff, 0xff, 7]);
+
+        let mut tcp = connect().await.unwrap();
+        echoed(&mut tcp, &[heartbeat(1), heartbeat(2)]).await;
+        assert_eq!(streams(&pair).await, opened(1, 0));
+        // The second names its topics again, in far more than is looked at.
+        let clicks = |number| produce(number, &["clicks.eu", "clicks.us"], 300_000);
+        echoed(&mut tcp, &[heartbeat(3), clicks(4), heartbeat(5), clicks(6)]).await;
+        assert_eq!(streams(&pair).await, opened(1, 1));
+        let orders = produce(7, &["orders"], 10);
+        echoed(&mut tcp, &[clicks(6), orders.clone(), clicks(8), orders]).await;
+        assert_eq!(streams(&pair).await, opened(2, 1), "back for good");
+        drop(tcp);
+
+        let mut mixed = connect().await.unwrap();
+        echoed(&mut mixed, &[produce(1, &["clicks.eu", "orders"], 10), clicks(2)]).await;
+        let mut authenticated = connect().await.unwrap();
+        echoed(
+            &mut authenticated,
+            &[numbered(17, 1, 1, &[[0xff, 0xff].to_vec(), string("PLAIN")].concat()), clicks(2)],
+        )
+        .await;
+        assert_eq!(streams(&pair).await, opened(4, 1));
+
+        // A request that ends within its head, or within its body, ends the connection.
+        for cut in [5, 40] {
+            let mut short = connect().await.unwrap();
+            short.write_all(&clicks(1)[..cut]).await.unwrap();
+            short.shutdown().await.unwrap();
+            assert_eq!(short.read(&mut [0]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        }
     });
 }
 

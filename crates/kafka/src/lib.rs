@@ -23,6 +23,8 @@ mod rewrite;
 pub mod thin;
 mod walk;
 
-pub use connection::{Connection, Fetched, LossyConnection, Thinner, TopicName};
+pub use connection::{
+    Connection, Fetched, LearnTopic, LossyConnection, RequestHead, Subject, Thinner, TopicName, topics,
+};
 pub use refusal::{MAX_FRAME, MAX_PENDING, MAX_REWRITTEN, Refusal};
 pub use rewrite::{Advertised, Local};

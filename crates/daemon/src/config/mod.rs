@@ -31,9 +31,10 @@ use self::class::{ClassTable, above_zero, from_text, set_keys};
 use self::objects::{FolderTable, ObjectsTable};
 use self::words::in_words;
 use crate::header::Service;
-use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules};
+use crate::lossy::rules::{Carry, MAX_RULES_BYTES, TopicRule, TopicRules, is_first};
 use crate::objects::name::is_plain;
 use crate::rules::HostRule;
+use crate::topics::TopicClasses;
 
 /// So many brokers of a Kafka door have certain ports.
 const FIRST_BROKERS: u16 = 10;
@@ -190,6 +191,8 @@ pub(crate) struct KafkaCluster {
     pub(crate) broker_ports: Option<u16>,
     /// Topics of which records may be left out.
     pub(crate) topics: TopicRules,
+    /// Topics whose connections have a class of their own.
+    pub(crate) classes: TopicClasses,
 }
 
 /// The file in which an exit notes the Kafka records that it leaves out.
@@ -313,7 +316,8 @@ struct KafkaTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopicTable {
-    min_delivery: Spanned<f64>,
+    class: Option<Spanned<String>>,
+    min_delivery: Option<Spanned<f64>>,
     #[serde(default)]
     compacted: bool,
     #[serde(default)]
@@ -710,10 +714,17 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
     }
     for table in &file.kafka {
         let bootstrap = service(&table.bootstrap)?;
-        let next_hop = next_hop(&table.to, &table.class)?;
         let topics = topic_rules(source, &table.topics)?;
+        let mut rules = Vec::new();
+        for (topics, rule) in &table.topics {
+            if let Some(class) = &rule.class {
+                rules.push((topics.get_ref().clone(), next_hop(&table.to, class)?.class));
+            }
+        }
+        let next_hop = next_hop(&table.to, &table.class)?;
+        let classes = TopicClasses { others: next_hop.class.clone(), rules };
         let broker_ports = table.broker_ports.as_ref().map(|first| *first.get_ref());
-        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, topics });
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, topics, classes });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     let preload = match &file.preload {
@@ -811,10 +822,26 @@ fn topic_rules(source: &Source<'_>, tables: &BTreeMap<Spanned<String>, TopicTabl
             let why = format!("`{}` is no topic's name, with `*` for any characters", topics.get_ref());
             return Err(source.wrong(topics.span().start, why));
         }
-        let part = *table.min_delivery.get_ref();
+        let at = topics.span().start;
+        let Some(least) = &table.min_delivery else {
+            let unused =
+                table.compacted || table.when == When::Always || !is_first(&table.pattern) || !is_first(&table.carry);
+            if table.class.is_none() || unused {
+                let why = format!("`{}` lacks min_delivery, by which records may be left out", topics.get_ref());
+                return Err(source.wrong(at, why));
+            }
+            continue;
+        };
+        if let Some(class) =
+            tables.values().find_map(|table| table.class.as_ref()).filter(|_| table.carry == Carry::Messages)
+        {
+            let why = "a door whose records travel in messages has no class by topic".to_owned();
+            return Err(source.wrong(class.span().start, why));
+        }
+        let part = *least.get_ref();
         let min_delivery = MinDelivery::from_part(part).ok_or_else(|| {
             let why = format!("min_delivery is {part}; it has to be above 0 and at most 1");
-            source.wrong(table.min_delivery.span().start, why)
+            source.wrong(least.span().start, why)
         })?;
         rules.0.push(TopicRule {
             topics: topics.get_ref().clone(),
@@ -1107,6 +1134,33 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("when = \"always\"", "pattern = \"heads\"", 25, "heads"),
         ] {
             let error = with(&door.replace(from, to)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
+        }
+        let classes =
+            door.replace("min_delivery = 0.8\nwhen = \"always\"\ncarry = \"messages\"\n", "class = \"backup\"\n");
+        let config = with(&classes).unwrap();
+        let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        let rules = vec![("clicks.*".to_owned(), "backup".to_owned())];
+        assert_eq!(cluster.classes, TopicClasses { others: "backup".to_owned(), rules });
+        assert!(cluster.topics.0.is_empty());
+        for (door, line, why) in [
+            (
+                classes.replace(
+                    "class = \"backup\"\n[kafka.topics.\"clicks.*\"]\nclass = \"backup\"",
+                    "class = \"backup\"\n[kafka.topics.\"clicks.*\"]\nclass = \"fast\"",
+                ),
+                24,
+                "no class `fast`",
+            ),
+            (classes.replace("]\nclass = \"backup\"\n", "]\n"), 23, "`clicks.*` lacks min_delivery"),
+            (format!("{classes}when = \"always\"\n"), 23, "`clicks.*` lacks min_delivery"),
+            (
+                door.replace("min", "class = \"backup\"\nmin"),
+                24,
+                "whose records travel in messages has no class by topic",
+            ),
+        ] {
+            let error = with(&door).unwrap_err().to_string();
             assert!(error.starts_with(&format!("pliant.toml:{line}: ")) && error.contains(why), "{why}: {error}");
         }
         let ledger = parse(&GOOD.replace("[exit]", "[exit]\nkafka_ledger = \"kafka.ledger\"")).unwrap().kafka_ledger;

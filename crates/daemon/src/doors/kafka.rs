@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::accept::accept;
 use super::apart::{MessageCalls, carry_apart};
 use super::brokers::{BrokerPort, Target};
+use super::by_topic::{Moves, carry_by_topic};
 use super::open::{open, open_with};
 use super::silence::Silence;
 use crate::config::{DoorKind, KafkaCluster};
@@ -65,7 +66,13 @@ pub(super) async fn serve(
             if wants_messages {
                 door.tell("the exit carries no records in messages; if it has a ledger it leaves some out itself");
             }
-            carry(tcp, stream, place, silent).await
+            if known.classes.rules.is_empty() {
+                carry(tcp, stream, place, silent).await
+            } else {
+                let KafkaCluster { next_hop, classes, .. } = known;
+                let (node, numbers, header) = (&shared.node, &door.topics, &header);
+                carry_by_topic(tcp, stream, Moves { node, next_hop, header, classes, numbers }, place, silent).await
+            }
         }
         Ok((stream, Some(token))) => {
             let flows = MessageCalls::new(&shared.node, &known.next_hop, token);

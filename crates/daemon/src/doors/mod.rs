@@ -3,6 +3,7 @@
 mod accept;
 mod apart;
 pub(crate) mod brokers;
+mod by_topic;
 mod forward;
 mod kafka;
 mod metrics;

@@ -4,6 +4,8 @@ use pliant_kafka::ledger::MinDelivery;
 use pliant_kafka::thin::LossPattern;
 use serde::{Deserialize, Serialize};
 
+use crate::topics::{is_topic, matches};
+
 /// Most bytes of the rules as text: a stream's header has the broker's address beside them.
 pub(crate) const MAX_RULES_BYTES: usize = 700;
 
@@ -37,7 +39,7 @@ pub(crate) enum Carry {
     Messages,
 }
 
-fn is_first<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_first<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -97,48 +99,9 @@ impl TopicRules {
     }
 }
 
-/// Most bytes of a topic's name.
-const MAX_TOPIC_BYTES: usize = 249;
-
-/// Whether a broker would have a topic of this name (`Topic.validate` of Apache Kafka). Names are kept, and printed.
-fn is_topic(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=MAX_TOPIC_BYTES).contains(&name.len()) && name.bytes().all(plain)
-}
-
-/// Whether a name is what a pattern says. The parts between stars are looked for in order, each as early as it can be.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(head) else { return false };
-    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    for part in middle.split('*') {
-        let Some(at) = name.find(part) else { return false };
-        name = &name[at + part.len()..];
-    }
-    name.ends_with(tail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stars_stand_for_anything() {
-        for (pattern, name, is) in [
-            ("clicks", "clicks", true),
-            ("clicks", "clicks2", false),
-            ("clicks.*", "clicks.eu", true),
-            ("clicks.*", "clicks", false),
-            ("*", "", true),
-            ("*.eu", "clicks.eu", true),
-            ("a*b*c", "a-b-b-c", true),
-            ("a*b*c", "acb", false),
-            ("a*a", "a", false),
-            ("a**b", "ab", true),
-        ] {
-            assert_eq!(matches(pattern, name), is, "{pattern} {name}");
-        }
-    }
 
     /// What is no topic's name has no contract: nothing of it is kept.
     #[test]

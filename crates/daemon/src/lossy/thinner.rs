@@ -13,10 +13,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::carrying::Apart;
 use super::congestion::Congestion;
-use super::exit::{LossyExit, MAX_TOPICS, Path};
+use super::exit::{LossyExit, Path};
 use super::journal::LedgerKey;
 use super::rules::{Carry, TopicContract, TopicRules};
 use crate::mutex::lock;
+use crate::topics::MAX_TOPICS;
 
 /// What a broker says of a topic's records.
 #[derive(Clone, Copy, PartialEq, Eq)]

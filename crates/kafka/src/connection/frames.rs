@@ -7,7 +7,7 @@ use super::skim::Skim;
 use crate::refusal::{MAX_PENDING, MAX_REWRITTEN, Refusal};
 
 /// Bytes of a response up to and with its correlation number.
-const RESPONSE_HEAD: usize = 8;
+pub(super) const RESPONSE_HEAD: usize = 8;
 
 /// A request whose response is due.
 #[derive(Debug)]

@@ -4,12 +4,15 @@ mod frames;
 mod head;
 mod lossy;
 mod skim;
+mod topics;
 
-pub use lossy::{Fetched, LossyConnection, Thinner, TopicName};
+pub use lossy::{Fetched, LossyConnection, Thinner};
 pub(crate) use lossy::{OLDEST_FETCH, fetch};
+pub use topics::{LearnTopic, RequestHead, Subject, TopicName, topics};
 
-use self::frames::{Due, Frames, HandleRequests, Keep, Kept, Pending, write_response};
+use self::frames::{Due, Frames, HandleRequests, Keep, Kept, Pending, RESPONSE_HEAD, write_response};
 use self::head::{FIXED_HEAD, Request, i16_at};
+use self::topics::OLDEST_TOPIC_IDS;
 use crate::api;
 use crate::refusal::Refusal;
 use crate::rewrite::{Advertised, Kind, Local, rewrite, rewrite_end};
@@ -48,13 +51,27 @@ impl Connection {
     pub fn take_response(
         &mut self,
         bytes: &[u8],
+        place: impl FnMut(&Advertised) -> Result<Local, String>,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        self.take_response_with(bytes, place, None, output)
+    }
+
+    /// The same, and tells the numbers of topics and their names as responses do, where somebody wants to `learn` them.
+    pub fn take_response_with(
+        &mut self,
+        bytes: &[u8],
         mut place: impl FnMut(&Advertised) -> Result<Local, String>,
+        mut learn: Option<&mut LearnTopic<'_>>,
         output: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
         let keep = |kind, size| if kind == Kind::Fetch && size > LONG_FETCH { Keep::End } else { Keep::Whole };
         let collected = |kind, version, kept: Kept<'_>, output: &mut Vec<u8>| match kept {
             Kept::End(end) => rewrite_end(end, &mut place, output),
             Kept::Whole(frame) => {
+                if let Some(learn) = learn.as_mut().filter(|_| kind == Kind::Metadata && version >= OLDEST_TOPIC_IDS) {
+                    topics::learn(version, &frame[RESPONSE_HEAD..], *learn)?;
+                }
                 write_response(frame, output, |body, output| rewrite(kind, version, body, &mut place, output))
             }
         };

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::frames::{Due, Frames, HandleRequests, Keep, Kept, Pending, write_response};
 use super::head::{FIXED_HEAD, Request, i16_at, i32_at};
+use super::topics::{FETCH_BY_ID, OLDEST_TOPIC_IDS, TopicName, fetch_request, learn, topic};
 use crate::api;
 use crate::refusal::Refusal;
 use crate::walk::{Malformed, Walk};
@@ -12,8 +13,6 @@ use crate::walk::{Malformed, Walk};
 const MAX_FETCH_REQUEST: usize = 8 << 20;
 /// The oldest request for records whose responses have batches of magic 2.
 pub(crate) const OLDEST_FETCH: i16 = 4;
-/// The oldest metadata that names a topic's number.
-const OLDEST_TOPIC_IDS: i16 = 10;
 /// The version of the question for a topic's settings, which every broker since Apache Kafka 1.1 knows.
 const CONFIGS_VERSION: i16 = 1;
 /// Most topics that are asked for at a time.
@@ -21,15 +20,6 @@ const MAX_ASKED: usize = 100;
 /// What a question is about, and which setting it is for.
 const TOPIC: i8 = 2;
 const CLEANUP_POLICY: &str = "cleanup.policy";
-
-/// A topic as a fetch names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TopicName<'a> {
-    /// Up to version 12.
-    Name(&'a str),
-    /// From version 13.
-    Id([u8; 16]),
-}
 
 /// What a fetch gives of a partition.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +135,7 @@ impl LossyConnection {
                     return write_response(frame, output, |body, output| fetch(version, body, &mut thin, output));
                 }
                 Kind::Metadata => {
-                    learn(version, &frame[8..], thinner)?;
+                    learn(version, &frame[8..], &mut |id, name| thinner.learn(id, name))?;
                     output.extend_from_slice(frame);
                 }
                 Kind::Policies => policies(&frame[8..], thinner)?,
@@ -198,7 +188,7 @@ impl HandleRequests<Kind> for Asking<'_> {
 
     fn collected(&mut self, frame: &[u8], due: &mut Due<Kind>, output: &mut Vec<u8>) -> Result<(), Refusal> {
         let (version, correlation) = (i16_at(frame, 6), i32_at(frame, 8));
-        let replica = fetch_request(&frame[FIXED_HEAD..], version, self.thinner)?;
+        let replica = fetch_request(&frame[FIXED_HEAD..], version, &mut |topic| self.thinner.fetches(topic))?;
         if replica >= 0 {
             return Err(Refusal::Replica(replica));
         }
@@ -238,65 +228,6 @@ impl Asking<'_> {
     }
 }
 
-/// Reads a request for records from behind the correlation number, and tells its topics. Gives the number of the broker
-/// that fetches; it is negative if a consumer does.
-fn fetch_request(body: &[u8], version: i16, thinner: &mut dyn Thinner) -> Result<i32, Malformed> {
-    let mut ignored = Vec::new();
-    let mut walk = Walk::new(body, &mut ignored, false);
-    // A client_id has a plain length in every version.
-    walk.take_string()?;
-    let rest = walk.rest();
-    let mut walk = Walk::new(rest, &mut ignored, version >= 12);
-    walk.skip_tags()?;
-    let mut replica = if version < 15 { walk.take_i32()? } else { -1 };
-    walk.copy(4 + 4 + 4 + 1)?; // max_wait_ms, min_bytes, max_bytes, isolation_level
-    if version >= 7 {
-        walk.copy(4 + 4)?; // session_id, session_epoch
-    }
-    // Offset, partition and partition_max_bytes; the leader's epoch, the last epoch, and the oldest offset.
-    let of_partition = 8
-        + 4
-        + 4
-        + if version >= 9 { 4 } else { 0 }
-        + if version >= 12 { 4 } else { 0 }
-        + if version >= 5 { 8 } else { 0 };
-    walk.array(|walk| {
-        thinner.fetches(topic(walk, version)?);
-        walk.array(|walk| {
-            walk.copy(of_partition)?;
-            walk.tags()
-        })?;
-        walk.tags()
-    })?;
-    if version < 15 {
-        return Ok(replica);
-    }
-    // What is forgotten, and rack_id.
-    walk.array(|walk| {
-        topic(walk, version)?;
-        walk.array(|walk| walk.copy(4))?;
-        walk.tags()
-    })?;
-    walk.copy_string()?;
-    walk.tags_with(1, |walk| {
-        replica = walk.take_i32()?;
-        Ok::<_, Malformed>(())
-    })?;
-    Ok(replica)
-}
-
-/// Copies a topic's name or number.
-fn topic<'a>(walk: &mut Walk<'a, '_>, version: i16) -> Result<TopicName<'a>, Malformed> {
-    if version >= 13 {
-        let id = walk.take_id()?;
-        walk.put(&id);
-        return Ok(TopicName::Id(id));
-    }
-    let name = walk.take_string()?;
-    walk.put_string(name);
-    Ok(TopicName::Name(name.unwrap_or_default()))
-}
-
 /// What is written in place of the records of a partition.
 pub(crate) type ReplaceRecords<'r> = dyn FnMut(&Fetched<'_>, &mut Vec<u8>) -> Result<(), Refusal> + 'r;
 
@@ -314,7 +245,7 @@ pub(crate) fn fetch(
         walk.copy(2 + 4)?; // error_code, session_id
     }
     walk.array(|walk| {
-        let topic = topic(walk, version)?;
+        let topic = topic(walk, version >= FETCH_BY_ID)?;
         walk.array(|walk| {
             let partition = walk.take_i32()?;
             walk.put(&partition.to_be_bytes());
@@ -344,43 +275,6 @@ pub(crate) fn fetch(
         Ok::<_, Refusal>(walk.tags()?)
     })?;
     walk.copy_rest();
-    Ok(())
-}
-
-/// The numbers of topics in a response to Metadata, from behind the correlation number.
-fn learn(version: i16, body: &[u8], thinner: &mut dyn Thinner) -> Result<(), Malformed> {
-    let mut ignored = Vec::new();
-    let mut walk = Walk::new(body, &mut ignored, true);
-    walk.tags()?;
-    walk.copy(4)?; // throttle_time_ms
-    walk.array(|walk| {
-        walk.copy(4)?; // node_id
-        walk.copy_string()?; // host
-        walk.copy(4)?; // port
-        walk.copy_string()?; // rack
-        walk.tags()
-    })?;
-    walk.copy_string()?; // cluster_id
-    walk.copy(4)?; // controller_id
-    walk.array(|walk| {
-        walk.copy(2)?; // error_code
-        let name = walk.take_string()?;
-        let id = walk.take_id()?;
-        if let Some(name) = name.filter(|_| id != [0; 16]) {
-            thinner.learn(id, name);
-        }
-        walk.copy(1)?; // is_internal
-        walk.array(|walk| {
-            walk.copy(2 + 4 + 4 + 4)?; // error_code, partition, leader and its epoch
-            for _ in 0..3 {
-                walk.array(|walk| walk.copy(4))?; // replicas, those in sync, those that are offline
-            }
-            walk.tags()
-        })?;
-        walk.copy(4)?; // topic_authorized_operations
-        walk.tags()
-    })?;
-    debug_assert!(version >= OLDEST_TOPIC_IDS);
     Ok(())
 }
 
