@@ -20,7 +20,7 @@ PYTHON_READY := $(PYTHON_ENV)/ready
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_SCENARIOS := $(addprefix ../,$(shell cat fuzz/scenarios.txt))
 
-.PHONY: all demo python python-surface torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak soak-daemon install deb install-c test-c \
+.PHONY: all demo python python-surface torch test lint deny doc reproduce digests conformance performance bench bench-net bench-objects bench-daemon testbed kafka kafka-figures programs proof fuzz soak soak-daemon install deb rpm install-c test-c \
 	release clean
 
 all: release
@@ -241,6 +241,10 @@ install:
 ## What `make install` writes, as a Debian package for this machine's processor: target/debian/pliant_VERSION_ARCH.deb.
 deb: $(PLIANT)
 	packaging/deb.sh $(PLIANT)
+
+## The same as an RPM package: target/rpm/ARCH/pliant-VERSION-1.ARCH.rpm.
+rpm: $(PLIANT)
+	packaging/rpm.sh $(PLIANT)
 
 ## The C library below PREFIX: header, shared and static library, pkg-config file (docs/c.md). DESTDIR as usual.
 install-c:

@@ -6,11 +6,7 @@ command -v dpkg-deb > /dev/null || { echo "dpkg-deb is not here: this target is 
 version=$("$1" --version | cut -d ' ' -f 2)
 architecture=$(dpkg --print-architecture)
 root=target/debian/root
-rm -rf "$root"
-make --no-print-directory install DESTDIR="$PWD/$root" PREFIX=/usr PLIANT="$1" > /dev/null
-find "$root/usr/share/man" -name '*.1' -exec gzip --best --no-name {} +
-install -D -m 644 packaging/pliant.service "$root/usr/lib/systemd/system/pliant.service"
-install -D -m 644 packaging/pliant.sysusers "$root/usr/lib/sysusers.d/pliant.conf"
+packaging/root.sh "$1" "$root"
 install -D -m 644 LICENSE-MIT "$root/usr/share/doc/pliant/copyright"
 # The oldest C library that has every symbol which the program takes from it.
 libc=$(objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sort -V | tail -1 | cut -d _ -f 2)
