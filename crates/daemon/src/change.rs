@@ -98,15 +98,15 @@ fn change_objects(shared: &Shared, config: &Config) {
 
 /// Gives the node the classes of each time of day, without end.
 pub(crate) async fn follow_schedules(shared: Arc<Shared>) {
-    let rates = |config: &Config| -> Vec<_> {
-        config.classes_at(time_of_day()).iter().map(|class| class.flow.contract.max_rate).collect()
+    let contracts = |config: &Config| -> Vec<_> {
+        config.classes_at(time_of_day()).iter().map(|class| class.flow.contract).collect()
     };
-    let mut before = rates(&shared.config());
+    let mut before = contracts(&shared.config());
     loop {
         tokio::time::sleep(SCHEDULE_INTERVAL).await;
         let _one = shared.changing.lock().await;
         let config = shared.config().clone();
-        let now = rates(&config);
+        let now = contracts(&config);
         // What a user has changed is with the node already, and comes to the same there.
         if now != before && change_node(&shared, &config).is_ok() {
             before = now;

@@ -17,12 +17,11 @@ use tokio::time::timeout;
 
 use crate::config::{Config, DoorKind, NextHop};
 use crate::program::Program;
+use crate::shared::OWN_DESCRIPTORS;
 
 /// How long a peer may take to answer a call, and what is asked of it then.
 const CALL_TIMEOUT: Span = Span::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Descriptors for the daemon's own sockets and files. Each connection takes one more.
-const OWN_DESCRIPTORS: usize = 64;
 /// Clocks that are read without a system call.
 const FAST_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
 

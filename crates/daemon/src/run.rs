@@ -85,6 +85,9 @@ impl Daemon {
         if shared.lossy.is_some() {
             tasks.spawn(sync_ledgers(shared.clone()));
         }
+        if shared.objects.is_some() {
+            tasks.spawn(watch_objects(shared.clone()));
+        }
         if let Some(preload) = preload {
             shared.set_preload(tokio::spawn(preload.serve(shared.clone())).abort_handle());
         }
@@ -152,7 +155,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If it cannot go on: its UDP socket has failed, or the thread that drives it has panicked.
+    /// If it cannot go on: a UDP socket of it has failed, or a thread that drives one has panicked.
     pub async fn run(&self) -> io::Result<()> {
         self.shared.ended().await
     }
@@ -169,6 +172,14 @@ async fn sync_ledgers(shared: Arc<Shared>) {
     }
 }
 
+/// The daemon ends if it cannot offer files any more.
+async fn watch_objects(shared: Arc<Shared>) {
+    if let Some(objects) = &shared.objects {
+        let why = objects.failed().await;
+        shared.fail(&why);
+    }
+}
+
 /// Samples the counters of bundles, without end.
 async fn sample(shared: Arc<Shared>) {
     loop {
@@ -181,6 +192,7 @@ async fn sample(shared: Arc<Shared>) {
 mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use pliant_net::bundle::ChangeBytes;
 
@@ -205,17 +217,34 @@ mod tests {
         fn pass(&mut self, _: usize) {}
     }
 
+    async fn start(folder: &Path, more: &str) -> Daemon {
+        let key = folder.join("key");
+        std::fs::write(&key, format!("preshared {}", "07".repeat(32))).unwrap();
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.bulk]\ntransport = \"cubic\"\n\
+             [exit]\nallow = [\"127.0.0.1:1\"]\n{more}"
+        );
+        Daemon::start(Config::parse(&text, &folder.join("daemon.toml")).unwrap()).await.unwrap()
+    }
+
+    /// What cannot offer files any more ends as well. A thread that was asked to end is no reason.
+    #[tokio::test]
+    async fn a_thread_that_offers_files_and_ends_ends_the_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = "[objects]\nlisten = \"127.0.0.1:0\"\nclass = \"files\"\ncache = \"cache\"\n\
+                       [classes.files]\ntransport = \"weighted-fair\"\n";
+        let daemon = start(folder.path(), objects).await;
+        daemon.shared.objects.as_ref().unwrap().begin_thread(|| panic!("this is a test"));
+        let error = daemon.run().await.unwrap_err().to_string();
+        assert_eq!(error, "a thread that offers files has ended: it has panicked");
+    }
+
     /// A daemon without its thread carries nothing: it ends, so that it can be started again.
     #[tokio::test]
     async fn a_panic_of_the_nodes_thread_ends_the_daemon() {
         let folder = tempfile::tempdir().unwrap();
-        let key = folder.path().join("key");
-        std::fs::write(&key, format!("preshared {}", "07".repeat(32))).unwrap();
-        std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).unwrap();
-        let text = "listen = \"127.0.0.1:0\"\nkey = \"key\"\n[classes.bulk]\ntransport = \"cubic\"\n\
-                    [exit]\nallow = [\"127.0.0.1:1\"]\n";
-        let config = Config::parse(text, &folder.path().join("daemon.toml")).unwrap();
-        let daemon = Daemon::start(config).await.unwrap();
+        let daemon = start(folder.path(), "").await;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         drop(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let stream = daemon.shared.node.open(daemon.address(), "bulk", Vec::new()).unwrap();

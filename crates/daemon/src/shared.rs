@@ -24,6 +24,8 @@ use crate::topics::TopicNumbers;
 
 /// How often a drain checks whether its peers have everything.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
+/// Descriptors for the daemon's own sockets and files. Each connection takes one more.
+pub(crate) const OWN_DESCRIPTORS: usize = 64;
 /// Most responses of Kafka's brokers that are unpacked for a peer at a time. Each occupies a thread.
 const MAX_UNPACKING: usize = 2;
 
@@ -130,6 +132,8 @@ pub(crate) struct Shared {
     /// One change at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     samples: Mutex<HashMap<u64, Sample>>,
+    /// As many this process may open.
+    descriptors: Option<u64>,
     pub(crate) started: Instant,
 }
 
@@ -156,6 +160,7 @@ impl Shared {
             ended: watch::Sender::new(None),
             changing: tokio::sync::Mutex::default(),
             samples: Mutex::default(),
+            descriptors: getrlimit(Resource::Nofile).current,
             started: Instant::now(),
         })
     }
@@ -192,10 +197,15 @@ impl Shared {
         self.doors().iter().any(is_door)
     }
 
+    /// The most connections of one peer, or of one user, who may have `limit`.
+    pub(crate) fn most(&self, limit: usize) -> usize {
+        most_of_one(limit, self.descriptors, self.connections())
+    }
+
     /// Counts a connection to a service for a peer until the returned value is dropped; `None` if the peer has too
     /// many.
     pub(crate) fn serve_peer(self: &Arc<Self>, peer: &str) -> Option<ServedConnection> {
-        let most = self.exit().limits.peer_connections;
+        let most = self.most(self.exit().limits.peer_connections);
         let mut served = lock(&self.served);
         if most == 0 || served.get(peer).is_some_and(|served| served.connections >= most) {
             return None;
@@ -299,6 +309,13 @@ impl Shared {
     }
 }
 
+/// The most connections of one who may have `limit`, of a process that may open so many descriptors and has so many connections
+/// in all: no more than there are descriptors left. So nobody, and no few together, take all.
+fn most_of_one(limit: usize, descriptors: Option<u64>, connections: usize) -> usize {
+    let all = descriptors.map_or(usize::MAX, |all| usize::try_from(all).unwrap_or(usize::MAX));
+    limit.min(all.saturating_sub(OWN_DESCRIPTORS).saturating_sub(connections)).max(1)
+}
+
 /// Whether this host has an address, which may be one of a link.
 fn is_of_this_host(address: SocketAddr) -> bool {
     let any_port = match address {
@@ -319,7 +336,7 @@ pub(crate) struct Exit {
 
 impl Exit {
     fn of(config: &Config) -> Arc<Self> {
-        Arc::new(Self { rules: config.exit.clone(), limits: config.limits.within(getrlimit(Resource::Nofile).current) })
+        Arc::new(Self { rules: config.exit.clone(), limits: config.limits })
     }
 }
 
@@ -373,19 +390,23 @@ impl Drop for CountedConnection {
 mod tests {
     use super::*;
 
-    /// Nobody has more than half of the descriptors, whatever the file says.
+    /// Whoever takes what they can leaves as much as they have to all others: of 1,024 descriptors one takes 480, then another
+    /// 240, a third 120. Without a bound of descriptors the file's limit holds.
     #[test]
     fn limits_leave_descriptors_for_others() {
-        let limits = Limits { peer_connections: 10_000, user_connections: 300 };
-        for (descriptors, expected) in [
-            (Some(1024), (512, 300)),
-            (Some(64), (32, 32)),
-            (Some(65_536), (10_000, 300)),
-            (Some(u64::MAX), (10_000, 300)),
-            (None, (10_000, 300)),
-        ] {
-            let within = limits.within(descriptors);
-            assert_eq!((within.peer_connections, within.user_connections), expected, "{descriptors:?}");
+        let mut connections = 0;
+        let taken = [(); 3].map(|()| {
+            let mut own = 0;
+            while own < most_of_one(10_000, Some(1024), connections) {
+                (own, connections) = (own + 1, connections + 1);
+            }
+            own
+        });
+        assert_eq!(taken, [480, 240, 120]);
+        for (limit, descriptors, expected) in
+            [(300, Some(1024), 300), (300, None, 300), (300, Some(u64::MAX), 300), (300, Some(10), 1)]
+        {
+            assert_eq!(most_of_one(limit, descriptors, 0), expected);
         }
     }
 

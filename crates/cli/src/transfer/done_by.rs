@@ -36,7 +36,7 @@ pub(super) fn parse_part(text: &str) -> Result<DayPart, String> {
     let (times, rate) = text.split_once('=').ok_or_else(wrong)?;
     let (from, to) = times.split_once('-').ok_or_else(wrong)?;
     let rate = if rate == "none" { None } else { Some(rate.parse::<Rate>().map_err(|error| error.to_string())?) };
-    Ok(DayPart { from: from.parse()?, to: to.parse()?, max_rate: rate })
+    Ok(DayPart { from: from.parse()?, to: to.parse()?, max_rate: rate, min_share: None })
 }
 
 impl fmt::Display for DoneBy {

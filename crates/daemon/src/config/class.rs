@@ -50,7 +50,7 @@ pub(super) struct ClassTable {
     window: Bytes,
 }
 
-/// A part of the day with its own greatest rate; without a rate there is no limit.
+/// A part of the day with its own greatest rate and least share; without a rate there is no limit.
 #[derive(Deserialize, Clone, Copy, Debug)]
 #[serde(deny_unknown_fields)]
 struct PartTable {
@@ -60,6 +60,8 @@ struct PartTable {
     to: TimeOfDay,
     #[serde(default, deserialize_with = "some_from_text")]
     max_rate: Option<Rate>,
+    #[serde(default)]
+    min_share: Option<f64>,
 }
 
 fn one() -> f64 {
@@ -134,8 +136,8 @@ impl ClassTable {
             ..FlowSettings::default()
         }
         .with_receive_buffer(self.window.0);
-        let parts = self.schedule.iter().map(|&PartTable { from, to, max_rate }| DayPart { from, to, max_rate });
-        let schedule = DaySchedule::new(parts.collect());
+        let part = |&PartTable { from, to, max_rate, min_share }: &PartTable| DayPart { from, to, max_rate, min_share };
+        let schedule = DaySchedule::new(self.schedule.iter().map(part).collect());
         let wrong = |error| std::io::Error::other(format!("class {name}: schedule: {error}"));
         let class = BundleClass {
             name: name.to_owned(),

@@ -132,14 +132,6 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
-    /// Within half of the descriptors that this process may open, so that nobody takes all of them.
-    pub(crate) fn within(self, descriptors: Option<u64>) -> Self {
-        let half = descriptors.map_or(usize::MAX, |all| usize::try_from(all / 2).unwrap_or(usize::MAX));
-        Self { peer_connections: self.peer_connections.min(half), user_connections: self.user_connections.min(half) }
-    }
-}
-
 /// The address of a listener, and the line that gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Listen {
@@ -1082,6 +1074,27 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         ] {
             let error = parse(&text.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    /// All night without a promise, and from four o'clock on as a normal flow. A share that the transport does not keep is refused.
+    #[test]
+    fn a_schedule_changes_the_share() {
+        let of = |transport: &str, share: &str| {
+            let schedule = format!("schedule = [{{ from = \"04:00\", to = \"06:00\", min_share = {share} }}]\n");
+            let class = format!("[classes.night]\ntransport = \"{transport}\"\n{schedule}");
+            parse(&GOOD.replace("[proxy]", &format!("{class}[proxy]")))
+        };
+        let config = of("bounded\"\nmin_share = 0\nmin_rate = \"5Mbit/s", "1").unwrap();
+        let at = |time: &str| {
+            let classes = config.classes_at(time.parse().unwrap());
+            classes.iter().find(|class| class.name == "night").unwrap().flow.contract
+        };
+        assert_eq!((at("03:59").min_share, at("03:59").min_rate.bits_per_sec()), (0.0, 5_000_000));
+        assert_eq!((at("04:00").min_share, at("04:00").min_rate.bits_per_sec()), (1.0, 0));
+        for (transport, share) in [("ledbat++", "0.5"), ("bounded", "1.5"), ("bounded", "-1")] {
+            let error = of(transport, share).unwrap_err().to_string();
+            assert!(error.contains("class night: schedule: ") && error.contains("min_share"), "{error}");
         }
     }
 

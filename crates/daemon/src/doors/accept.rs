@@ -32,7 +32,7 @@ pub(super) async fn accept<F>(
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
         };
-        let most = shared.exit().limits.user_connections;
+        let most = shared.most(shared.exit().limits.user_connections);
         // Nobody can have more than all have: the kernel is asked only beyond that.
         let together = if open.connections.load(Ordering::Relaxed) < most {
             vec![(first, false)]

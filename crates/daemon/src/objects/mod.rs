@@ -22,7 +22,9 @@ mod walks;
 mod watch;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -103,6 +105,8 @@ pub(crate) struct Objects {
     reading: Semaphore,
     /// Ends all threads.
     stop: AtomicBool,
+    /// Why a thread has ended before that.
+    failure: channel::Sender<Option<String>>,
 }
 
 impl Objects {
@@ -147,12 +151,36 @@ impl Objects {
             asking: Places::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
             stop: AtomicBool::new(false),
+            failure: channel::Sender::new(None),
         });
         let (serving, watching) = (this.clone(), this.clone());
         // It serves until it is stopped; that one receiver fails is that receiver's business.
-        std::thread::spawn(move || drop(offer.serve(None, &serving.stop, |_| {})));
-        std::thread::spawn(move || watching.watch());
+        this.begin_thread(move || offer.serve(None, &serving.stop, |_| {}).map_err(|error| error.to_string()));
+        this.begin_thread(move || {
+            watching.watch();
+            Ok(())
+        });
         Ok(Some(this))
+    }
+
+    /// Begins a thread that ends when it is stopped.
+    pub(crate) fn begin_thread(self: &Arc<Self>, work: impl FnOnce() -> Result<(), String> + Send + 'static) {
+        let this = self.clone();
+        std::thread::spawn(move || {
+            let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("it has panicked".to_owned()));
+            if !this.stop.load(Ordering::Relaxed) {
+                let why = ended.err().unwrap_or_default();
+                this.failure.send_replace(Some(format!("a thread that offers files has ended: {why}")));
+            }
+        });
+    }
+
+    /// Waits until it cannot go on, and says why.
+    pub(crate) async fn failed(&self) -> io::Error {
+        let mut failure = self.failure.subscribe();
+        // It fails only if the sender is gone, which is here.
+        let why = failure.wait_for(Option::is_some).await.map_or(None, |why| why.clone());
+        io::Error::other(why.unwrap_or_default())
     }
 
     /// Uses these keys and this class for new fetches and new callers.

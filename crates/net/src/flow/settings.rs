@@ -224,7 +224,7 @@ impl FlowSettings {
     /// Refuses a schedule of which a part contradicts the contract.
     pub fn check_schedule(&self, schedule: &DaySchedule) -> Result<(), FlowError> {
         schedule.parts().iter().try_for_each(|part| {
-            let contract = Contract { max_rate: part.max_rate, ..self.contract };
+            let contract = self.contract.within(part);
             Self { contract, ..self.clone() }.check()
         })
     }

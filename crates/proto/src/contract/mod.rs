@@ -9,7 +9,7 @@ pub mod schedule;
 
 use core::fmt;
 
-use self::schedule::{DaySchedule, TimeOfDay};
+use self::schedule::{DayPart, DaySchedule, TimeOfDay};
 use crate::time::Span;
 use crate::units::Rate;
 
@@ -123,9 +123,16 @@ impl Contract {
         if self.min_delivery >= 1.0 { bytes } else { (libm::ceil(self.min_delivery * bytes as f64) as u64).min(bytes) }
     }
 
-    /// The same at a time of day, under a schedule of greatest rates.
+    /// The same at a time of day, under a schedule.
     pub fn at(&self, at: TimeOfDay, schedule: &DaySchedule) -> Self {
-        Self { max_rate: schedule.max_rate(at, self.max_rate), ..*self }
+        schedule.part(at).map_or(*self, |part| self.within(part))
+    }
+
+    /// The same in a part of the day. What keeps all of its share there needs no least rate.
+    pub fn within(&self, part: &DayPart) -> Self {
+        let min_share = part.min_share.unwrap_or(self.min_share);
+        let min_rate = if part.min_share == Some(1.0) { Rate::default() } else { self.min_rate };
+        Self { max_rate: part.max_rate, min_share, min_rate, ..*self }
     }
 
     /// Refuses a flow of `bytes` whose greatest rate alone makes it late.

@@ -1,4 +1,4 @@
-//! A greatest rate by time of day.
+//! A greatest rate and a least share by time of day.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -51,8 +51,8 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-/// A part of the day with a greatest rate of its own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A part of the day with a contract of its own.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DayPart {
     /// It begins.
     pub from: TimeOfDay,
@@ -60,14 +60,16 @@ pub struct DayPart {
     pub to: TimeOfDay,
     /// Greatest rate on the wire, above 0; `None` bounds none.
     pub max_rate: Option<Rate>,
+    /// Least share of the fair rate, in [0, 1], if it is not the contract's.
+    pub min_share: Option<f64>,
 }
 
-/// Parts of the day with greatest rates of their own. At other times the contract's counts.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Parts of the day with contracts of their own. At other times the flow's counts.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct DaySchedule(Vec<DayPart>);
 
 /// Why parts are no schedule.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum ScheduleError {
     /// A part begins when it ends.
     Empty(DayPart),
@@ -135,9 +137,9 @@ impl DaySchedule {
         &self.0
     }
 
-    /// The greatest rate at a time of day, and `otherwise` at times of which it says nothing.
-    pub fn max_rate(&self, at: TimeOfDay, otherwise: Option<Rate>) -> Option<Rate> {
-        self.0.iter().find(|part| part.holds(at)).map_or(otherwise, |part| part.max_rate)
+    /// The part that holds at a time of day, if it says something of it.
+    pub fn part(&self, at: TimeOfDay) -> Option<&DayPart> {
+        self.0.iter().find(|part| part.holds(at))
     }
 
     /// Seconds until a part begins or ends, above 0; `None` if it says nothing.
@@ -150,6 +152,7 @@ impl DaySchedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Contract;
     use alloc::string::ToString;
     use alloc::vec;
     use proptest::prelude::*;
@@ -160,15 +163,15 @@ mod tests {
 
     fn part(from: &str, to: &str, mbit: u64) -> DayPart {
         let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
-        DayPart { from: time(from), to: time(to), max_rate: (mbit > 0).then_some(rate) }
+        DayPart { from: time(from), to: time(to), max_rate: (mbit > 0).then_some(rate), min_share: None }
     }
 
     /// By night without a bound, by day 20 Mbit/s, and 50 Mbit/s as the contract says in between.
     #[test]
     fn parts_count_from_their_beginning_to_their_end() {
         let schedule = DaySchedule::new(vec![part("22:00", "06:00", 0), part("08:00", "18:00", 20)]).unwrap();
-        let otherwise = Some(Rate::from_bits_per_sec(50_000_000));
-        let rate = |text: &str| schedule.max_rate(time(text), otherwise).map(|rate| rate.bits_per_sec() / 1_000_000);
+        let contract = Contract { max_rate: Some(Rate::from_bits_per_sec(50_000_000)), ..Contract::default() };
+        let rate = |text: &str| contract.at(time(text), &schedule).max_rate.map(|rate| rate.bits_per_sec() / 1_000_000);
         let expected = [
             ("21:59:59", Some(50)),
             ("22:00", None),
@@ -185,6 +188,25 @@ mod tests {
         let next = |text: &str| schedule.next_change(time(text));
         assert_eq!((next("21:00"), next("22:00"), next("23:00")), (Some(3600), Some(8 * 3600), Some(7 * 3600)));
         assert_eq!(DaySchedule::default().next_change(time("12:00")), None);
+    }
+
+    /// In the last hours before the morning a flow gives way no more; a floor in bits per second is in vain then.
+    #[test]
+    fn a_part_has_a_share_of_its_own() {
+        let last = DayPart { min_share: Some(1.0), ..part("04:00", "06:00", 0) };
+        let half = DayPart { min_share: Some(0.5), ..part("06:00", "07:00", 20) };
+        let schedule = DaySchedule::new(vec![last, half, part("07:00", "08:00", 20)]).unwrap();
+        let min_rate = Rate::from_bits_per_sec(5_000_000);
+        let contract = Contract { min_share: 0.0, min_rate, ..Contract::default() };
+        for (at, share, rate) in [
+            ("03:59", 0.0, min_rate),
+            ("04:00", 1.0, Rate::default()),
+            ("06:00", 0.5, min_rate),
+            ("07:30", 0.0, min_rate),
+        ] {
+            let now = contract.at(time(at), &schedule);
+            assert_eq!((now.min_share, now.min_rate), (share, rate), "{at}");
+        }
     }
 
     #[test]
@@ -204,9 +226,9 @@ mod tests {
     }
 
     proptest! {
-        /// Between two changes the rate stays, whatever the parts.
+        /// Between two changes the part stays, whatever the parts.
         #[test]
-        fn rates_change_when_it_says_so(
+        fn parts_change_when_it_says_so(
             times in proptest::collection::vec(0..DAY, 2..12), at in 0..DAY, part in 0.0..1.0f64,
         ) {
             let mut times = times;
@@ -216,15 +238,16 @@ mod tests {
                 from: TimeOfDay(ends[0]),
                 to: TimeOfDay(ends[1]),
                 max_rate: Some(Rate::from_bits_per_sec(1 + index as u64)),
+                min_share: None,
             });
             let schedule = DaySchedule::new(parts.collect()).unwrap();
             prop_assume!(!schedule.is_empty());
             let now = TimeOfDay(at);
             let next = schedule.next_change(now).unwrap();
             let before = TimeOfDay::from_seconds(at + (part * f64::from(next)) as u32);
-            prop_assert_eq!(schedule.max_rate(now, None), schedule.max_rate(before, None));
+            prop_assert_eq!(schedule.part(now), schedule.part(before));
             let after = TimeOfDay::from_seconds(at + next);
-            prop_assert_ne!(schedule.max_rate(before, None), schedule.max_rate(after, None));
+            prop_assert_ne!(schedule.part(before), schedule.part(after));
         }
 
         /// Any text is read or refused, and what is read is written as it was.

@@ -52,7 +52,7 @@ impl PreloadDoor {
                 Ok(program) => {
                     // A program counts before it asks: one that never does takes no place of another user.
                     let Ok(user) = program.peer_cred().map(|who| who.uid()) else { continue };
-                    let counted = users.count(user, shared.exit().limits.user_connections);
+                    let counted = users.count(user, shared.most(shared.exit().limits.user_connections));
                     let permit = if counted.is_none() { refused.clone().try_acquire_owned().ok() } else { None };
                     if counted.is_none() && permit.is_none() {
                         continue;
