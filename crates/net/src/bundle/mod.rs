@@ -18,6 +18,7 @@ mod multiplexer;
 mod mutex;
 mod node;
 mod relays;
+mod report;
 mod shared;
 mod stream;
 
@@ -32,7 +33,8 @@ pub use messages::{ExpectedMessages, IncomingMessages, OutgoingMessages};
 pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };
-pub use node::{BundleNode, BundleReport, NodeChange, PathReport};
+pub use node::{BundleNode, NodeChange};
+pub use report::{BundleReport, PathReport};
 pub(crate) use shared::{BundleStatus, SharedBundle, SharedBundles};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 

@@ -20,7 +20,7 @@ use super::frame::StreamId;
 use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use super::mutex::lock;
-use super::node::PathReport;
+use super::report::PathReport;
 use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
 use crate::poll::PollWaker;
 
