@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use pliant_kafka::{Advertised, Connection, Local, RequestHead, Subject, topics};
 use pliant_net::bundle::{BundleNode, BundleStream};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, copy, sink, split};
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadHalf, Ready, WriteHalf, copy, sink, split,
+};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, timeout};
@@ -24,6 +27,8 @@ use crate::topics::{ConnectionClass, TopicClasses, TopicNumbers};
 
 /// So much of a request is looked at for its topics. What it names behind that says nothing.
 const MAX_LOOKED_AT: usize = 64 << 10;
+/// So often it is seen whether a client has gone that waits for an answer.
+const GOING: Duration = Duration::from_secs(30);
 /// How long the broker may take to end a connection from which a client has moved away.
 const ENDING: Duration = Duration::from_secs(30);
 
@@ -67,7 +72,7 @@ pub(super) async fn carry_by_topic(
 }
 
 async fn carry_requests(
-    from: &mut (impl AsyncRead + Unpin),
+    from: &mut OwnedReadHalf,
     mut to: WriteHalf<BundleStream>,
     both: &Both,
     moves: &Moves<'_>,
@@ -87,7 +92,8 @@ async fn carry_requests(
                     read_up_to(from, size.min(MAX_LOOKED_AT), &mut request).await?;
                     let to_class = class.name(&topics(&request), &lock(moves.numbers));
                     if let Some(to_class) = to_class {
-                        to = move_to(to_class, to, both, moves, &moved).await?;
+                        all_answered(both, from).await?;
+                        to = move_to(to_class, to, moves, &moved).await?;
                     }
                 }
                 Subject::Other => {}
@@ -129,18 +135,28 @@ async fn read_up_to(from: &mut (impl AsyncRead + Unpin), count: usize, into: &mu
     from.take(missing as u64).read_to_end(into).await.map(drop)
 }
 
-/// Goes on by another connection with the same broker once everything was answered on this one: a broker, too, answers a
-/// connection's requests one after the other.
+/// Waits until everything was answered: a broker, too, answers a connection's requests one after the other. It may take as long
+/// as it likes, unless the client has gone.
+async fn all_answered(both: &Both, client: &OwnedReadHalf) -> io::Result<()> {
+    while lock(&both.connection).0.pending() > 0 {
+        if timeout(GOING, both.answered.notified()).await.is_err()
+            && timeout(Duration::ZERO, client.ready(Interest::READABLE))
+                .await
+                .is_ok_and(|ready| ready.is_ok_and(Ready::is_read_closed))
+        {
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+    }
+    Ok(())
+}
+
+/// Goes on by another connection with the same broker.
 async fn move_to(
     class: &str,
     mut from: WriteHalf<BundleStream>,
-    both: &Both,
     moves: &Moves<'_>,
     moved: &Sender<ReadHalf<BundleStream>>,
 ) -> io::Result<WriteHalf<BundleStream>> {
-    while lock(&both.connection).0.pending() > 0 {
-        both.answered.notified().await;
-    }
     let next_hop = NextHop { class: class.to_owned(), ..moves.next_hop.clone() };
     let (stream, _) = open_with(moves.node, &next_hop, moves.header).await.map_err(invalid)?;
     let (read, write) = split(stream);
@@ -186,5 +202,28 @@ async fn carry_responses(
         both.answered.notify_one();
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Who waits for the answer of a broker that is silent, and goes, takes no place any more; who stays waits on.
+    #[tokio::test(start_paused = true)]
+    async fn who_has_gone_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (tcp, _) = listener.accept().await.unwrap();
+        let (from, _to) = tcp.into_split();
+        let both = Both::default();
+        all_answered(&both, &from).await.unwrap();
+        let heartbeat = [0, 0, 0, 10, 0, 12, 0, 0, 0, 0, 0, 9, 0xff, 0xff];
+        lock(&both.connection).0.take_request(&heartbeat, &mut Vec::new()).unwrap();
+        timeout(10 * GOING, all_answered(&both, &from)).await.unwrap_err();
+        drop(client);
+        all_answered(&both, &from).await.unwrap_err();
     }
 }
