@@ -365,6 +365,7 @@ impl FlowSettings {
             largest_receive_buffer: Some(self.largest_receive_buffer),
             auto_consume: self.auto_consume,
             adapt_to_reordering: true,
+            restart_timer: true,
             expect_overtaking: self.bends(),
             ..TcpConfig::default()
         })

@@ -87,6 +87,8 @@ settings! {
         /// A cut of the window is taken back if all that was sent again had arrived: packets overtook each other. From then on twice as
         /// many SACKed segments make one lost, at most 96; needs `sack`.
         pub adapt_to_reordering: bool = false => [default: "false; on sockets: true", source: "RFC 3708, RFC 4015, RFC 4653"],
+        /// Sending the first unacknowledged segment again restarts the retransmission timer, as in Linux.
+        pub restart_timer: bool = false => [default: "false; on sockets: true", source: "RFC 9002 section 6.2.1"],
         /// With REFLEX by queues: packets that a flow overtakes itself when it moves up count as lost only two round trips
         /// after the move.
         pub expect_overtaking: bool = false => [default: "false; on sockets: true"],
@@ -196,6 +198,7 @@ impl Window {
             sack_blocks: own.sack_blocks,
             rack: own.rack,
             adapt_to_reordering: own.adapt_to_reordering,
+            restart_timer: own.restart_timer,
             expect_overtaking: own.expect_overtaking,
             prr: own.prr,
             limited_transmit: own.limited_transmit,

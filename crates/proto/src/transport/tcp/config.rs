@@ -46,6 +46,10 @@ pub struct TcpConfig {
     /// the window returns to what it was (RFC 4015), and twice as many SACKed segments make the next one lost (RFC 4653 has a
     /// window's worth). It needs `sack`. Default false.
     pub adapt_to_reordering: bool,
+    /// Whether sending the first unacknowledged segment again restarts the retransmission timer, as in Linux and in QUIC (RFC 9002
+    /// section 6.2.1). RFC 6298 restarts it at acknowledgements of new data only, and none comes while a loss is repaired: where a
+    /// queue makes most of the round-trip time, the timer runs out before the repair is acknowledged. Default false.
+    pub restart_timer: bool,
     /// When a [policy](crate::contract::policy::Directive::overtakes) moves the flow to a higher class, whether packets
     /// sent before in a lower class count as lost only two round trips after the move: one until the first packet that
     /// overtook them is acknowledged, and one for the largest reordering window (RFC 8985 section 6.2). Otherwise the
@@ -98,6 +102,7 @@ impl Default for TcpConfig {
             sack_blocks: 3,
             rack: false,
             adapt_to_reordering: false,
+            restart_timer: false,
             expect_overtaking: false,
             prr: false,
             limited_transmit: true,

@@ -181,6 +181,9 @@ impl<C: CongestionControl> TcpSender<C> {
         if let Some(rack) = &mut unusual.rack {
             rack.on_retransmitted(now, hole.start);
         }
+        if self.config.restart_timer && hole.start == self.snd_una {
+            self.timer = Some(now.after(self.rtt.rto()));
+        }
         let range = ByteRange::new(hole.start, data_end);
         self.controller.on_lost(range.len());
         self.repeat_packet(now, unusual, range, fin)

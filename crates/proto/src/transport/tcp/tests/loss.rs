@@ -19,6 +19,19 @@ fn rfc_6675_retransmits_as_the_pipe_drains() {
     assert_eq!(end.transport.controller().recovered, [0]);
 }
 
+/// The timer runs from the last acknowledgement of new data (RFC 6298), or from the first segment's retransmission.
+#[test]
+fn the_first_segment_sent_again_restarts_the_timer() {
+    for (restart_timer, from) in [(false, us(20)), (true, us(33))] {
+        let mut end = sender(&TcpConfig { restart_timer, ..config() }, TestController::fixed(20), 20 * MSS);
+        answer(&mut end, us(20), 1, &[]);
+        let rto = end.deadline.expect("a timer").at.since(us(20));
+        let sent = [4, 5, 6].map(|end_of_block| answer(&mut end, us(27 + end_of_block), 1, &[(3, end_of_block)]));
+        assert_eq!(sent.concat(), [1, 2]);
+        assert_eq!(end.deadline.expect("a timer").at, from.after(rto));
+    }
+}
+
 /// A retransmission is lost again: new data flows on as the pipe drains, and is SACKed. However much of it waits for
 /// the hole, the timeout reports no more than the window in flight, and ssthresh does not rise above it.
 #[test]

@@ -36,7 +36,7 @@ prop_compose! {
         let pacing = paced.then(PacingFactors::default);
         let (rack, prr, adapt_to_reordering) = (sack && rack, sack && prr, sack && adapts);
         TcpConfig {
-            sack, rack, prr, adapt_to_reordering, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            sack, rack, prr, adapt_to_reordering, restart_timer: adapts, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
             ..config()
         }
     }
