@@ -6,14 +6,13 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use pliant_kafka::apart::{Carried, Report};
-use pliant_kafka::{Advertised, Connection, Local};
+use pliant_kafka::{Advertised, Local};
 use pliant_net::bundle::{BundleNode, BundleStream, IncomingMessages, MessageToken};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
-use tokio::time::Instant;
 
-use super::silence::Silence;
+use super::silence::HeardConnection;
 use crate::config::NextHop;
 use crate::lossy::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use crate::mutex::lock;
@@ -83,7 +82,7 @@ pub(super) async fn carry_apart(
 async fn carry_requests(
     from: &mut (impl AsyncRead + Unpin),
     to: &tokio::sync::Mutex<impl AsyncWrite + Unpin>,
-    connection: &Mutex<(Connection, Silence)>,
+    connection: &Mutex<HeardConnection>,
     flows: &Mutex<MessageCalls<'_>>,
     silent: impl Fn(),
 ) -> io::Result<()> {
@@ -91,18 +90,14 @@ async fn carry_requests(
     loop {
         let count = from.read(&mut piece).await?;
         if count == 0 {
-            if lock(connection).1.is_reason(Instant::now()) {
-                silent();
-            }
-            lock(connection).0.end_requests().map_err(invalid)?;
+            lock(connection).end_requests(silent)?;
             return write_chunk(&mut *to.lock().await, ChunkKind::End, &[]).await;
         }
         output.clear();
         let fetches = {
-            let (connection, silence) = &mut *lock(connection);
-            connection.take_request(&piece[..count], &mut output).map_err(invalid)?;
-            silence.asked(connection, Instant::now());
-            connection.fetches()
+            let mut heard = lock(connection);
+            heard.take_request(&piece[..count], &mut output)?;
+            heard.connection.fetches()
         };
         // Before the exit has something to send they are to stand.
         if fetches {
@@ -116,7 +111,7 @@ async fn carry_responses(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     to_exit: &tokio::sync::Mutex<impl AsyncWrite + Unpin>,
-    connection: &Mutex<(Connection, Silence)>,
+    connection: &Mutex<HeardConnection>,
     flows: &Mutex<MessageCalls<'_>>,
     mut place: impl FnMut(&Advertised) -> Result<Local, String>,
 ) -> io::Result<()> {
@@ -146,18 +141,14 @@ async fn carry_responses(
                 &whole
             }
             ChunkKind::End => {
-                lock(connection).0.end_responses().map_err(invalid)?;
+                lock(connection).end_responses()?;
                 to.shutdown().await?;
                 continue;
             }
             ChunkKind::Again | ChunkKind::Report => return Err(invalid("the exit sends what nobody asked for")),
         };
         output.clear();
-        {
-            let (connection, silence) = &mut *lock(connection);
-            connection.take_response(bytes, &mut place, &mut output).map_err(invalid)?;
-            silence.answered(connection, Instant::now());
-        }
+        lock(connection).take_response(bytes, &mut place, None, &mut output)?;
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);
     }

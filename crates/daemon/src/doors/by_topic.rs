@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pliant_kafka::{Advertised, Connection, Local, RequestHead, Subject, topics};
+use pliant_kafka::{Advertised, Local, RequestHead, Subject, topics};
 use pliant_net::bundle::{BundleNode, BundleStream};
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadHalf, Ready, WriteHalf, copy, sink, split,
@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::open::open_with;
-use super::silence::Silence;
+use super::silence::HeardConnection;
 use crate::config::NextHop;
 use crate::header::StreamHeader;
 use crate::lossy::chunk::invalid;
@@ -44,7 +44,7 @@ pub(super) struct Moves<'d> {
 /// What both directions of a connection know.
 #[derive(Default)]
 struct Both {
-    connection: Mutex<(Connection, Silence)>,
+    connection: Mutex<HeardConnection>,
     /// A piece of a response has been taken.
     answered: Notify,
 }
@@ -102,19 +102,12 @@ async fn carry_requests(
         // What is no request is the connection's to refuse.
         let mut left = head.map_or(0, |head| head.size.saturating_sub(request.len()));
         if request.is_empty() {
-            if lock(&both.connection).1.is_reason(Instant::now()) {
-                silent();
-            }
-            lock(&both.connection).0.end_requests().map_err(invalid)?;
+            lock(&both.connection).end_requests(silent)?;
             return to.shutdown().await;
         }
         loop {
             output.clear();
-            {
-                let (connection, silence) = &mut *lock(&both.connection);
-                connection.take_request(&request, &mut output).map_err(invalid)?;
-                silence.asked(connection, Instant::now());
-            }
+            lock(&both.connection).take_request(&request, &mut output)?;
             to.write_all(&output).await?;
             if left == 0 {
                 break;
@@ -138,7 +131,7 @@ async fn read_up_to(from: &mut (impl AsyncRead + Unpin), count: usize, into: &mu
 /// Waits until everything was answered: a broker, too, answers a connection's requests one after the other. It may take as long
 /// as it likes, unless the client has gone.
 async fn all_answered(both: &Both, client: &OwnedReadHalf) -> io::Result<()> {
-    while lock(&both.connection).0.pending() > 0 {
+    while lock(&both.connection).connection.pending() > 0 {
         if timeout(GOING, both.answered.notified()).await.is_err()
             && timeout(Duration::ZERO, client.ready(Interest::READABLE))
                 .await
@@ -187,18 +180,12 @@ async fn carry_responses(
             count = from.read(&mut piece) => count?,
         };
         if count == 0 {
-            lock(&both.connection).0.end_responses().map_err(invalid)?;
+            lock(&both.connection).end_responses()?;
             return to.shutdown().await;
         }
         output.clear();
-        {
-            let (connection, silence) = &mut *lock(&both.connection);
-            let mut learn = |id, name: &str| lock(numbers).learn(id, name);
-            connection
-                .take_response_with(&piece[..count], &mut place, Some(&mut learn), &mut output)
-                .map_err(invalid)?;
-            silence.answered(connection, Instant::now());
-        }
+        let mut learn = |id, name: &str| lock(numbers).learn(id, name);
+        lock(&both.connection).take_response(&piece[..count], &mut place, Some(&mut learn), &mut output)?;
         both.answered.notify_one();
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);
@@ -221,7 +208,7 @@ mod tests {
         let both = Both::default();
         all_answered(&both, &from).await.unwrap();
         let heartbeat = [0, 0, 0, 10, 0, 12, 0, 0, 0, 0, 0, 9, 0xff, 0xff];
-        lock(&both.connection).0.take_request(&heartbeat, &mut Vec::new()).unwrap();
+        lock(&both.connection).take_request(&heartbeat, &mut Vec::new()).unwrap();
         timeout(10 * GOING, all_answered(&both, &from)).await.unwrap_err();
         drop(client);
         all_answered(&both, &from).await.unwrap_err();

@@ -6,22 +6,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_kafka::{Advertised, Connection, Local};
+use pliant_kafka::{Advertised, Local};
 use pliant_net::bundle::{BundleStream, ChangeBytes};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::accept::accept;
 use super::apart::{MessageCalls, carry_apart};
 use super::brokers::{BrokerPort, Target};
 use super::by_topic::{Moves, carry_by_topic};
 use super::open::{open, open_with};
-use super::silence::Silence;
+use super::silence::HeardConnection;
 use crate::config::{DoorKind, KafkaCluster};
 use crate::header::{Service, StreamHeader};
-use crate::lossy::chunk::invalid;
 use crate::mutex::lock;
 use crate::relay::reset;
 use crate::shared::{OpenDoor, Shared};
@@ -194,9 +193,8 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
 
 /// A client's connection, as the node's thread carries it.
 struct Carried<P, S> {
-    connection: Connection,
+    heard: HeardConnection,
     place: P,
-    silence: Silence,
     /// Hears that the client has given up because the broker is silent.
     silent: S,
 }
@@ -207,33 +205,25 @@ where
     S: Fn() + Send,
 {
     fn take_from_socket(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
-        if piece.is_empty() {
-            if self.silence.is_reason(Instant::now()) {
-                (self.silent)();
-            }
-            return self.connection.end_requests().map_err(invalid);
+        match piece {
+            [] => self.heard.end_requests(&self.silent),
+            piece => self.heard.take_request(piece, output),
         }
-        self.connection.take_request(piece, output).map_err(invalid)?;
-        self.silence.asked(&self.connection, Instant::now());
-        Ok(())
     }
 
     fn take_from_stream(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
-        let taken = match piece {
-            [] => self.connection.end_responses(),
-            piece => self.connection.take_response(piece, &mut self.place, output),
-        };
-        self.silence.answered(&self.connection, Instant::now());
-        taken.map_err(invalid)
+        match piece {
+            [] => self.heard.end_responses(),
+            piece => self.heard.take_response(piece, &mut self.place, None, output),
+        }
     }
 
     fn passing(&self) -> usize {
-        self.connection.passing()
+        self.heard.connection.passing()
     }
 
     fn pass(&mut self, count: usize) {
-        self.connection.pass(count);
-        self.silence.answered(&self.connection, Instant::now());
+        self.heard.pass(count);
     }
 }
 
@@ -252,7 +242,7 @@ async fn carry(
         let _entered = runtime.enter();
         place(host, broker)
     };
-    let carried = Carried { connection: Connection::default(), place, silence: Silence::default(), silent };
+    let carried = Carried { heard: HeardConnection::default(), place, silent };
     let error = stream.carry_changed(tcp.into_std().ok()?.into(), Box::new(carried)).await.err()?;
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
 }

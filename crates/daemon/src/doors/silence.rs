@@ -1,16 +1,68 @@
-//! How long a broker says nothing while requests wait for it.
+//! A client's connection, and how long its broker says nothing while requests wait for it.
 
+use std::io;
 use std::time::Duration;
 
-use pliant_kafka::Connection;
+use pliant_kafka::{Advertised, Connection, LearnTopic, Local};
 use tokio::time::Instant;
+
+use crate::lossy::chunk::invalid;
 
 /// A consumer that ends may leave a Fetch behind, which a broker holds back for half a second, or for as long as it was asked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A client's connection whose broker is listened to.
+#[derive(Default)]
+pub(super) struct HeardConnection {
+    pub(super) connection: Connection,
+    silence: Silence,
+}
+
+impl HeardConnection {
+    /// Takes bytes of the client, and appends to `output` what the broker is to get.
+    pub(super) fn take_request(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
+        self.connection.take_request(bytes, output).map_err(invalid)?;
+        self.silence.asked(&self.connection, Instant::now());
+        Ok(())
+    }
+
+    /// Takes bytes of the broker, and appends to `output` what the client is to get.
+    pub(super) fn take_response(
+        &mut self,
+        bytes: &[u8],
+        place: impl FnMut(&Advertised) -> Result<Local, String>,
+        learn: Option<&mut LearnTopic<'_>>,
+        output: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let taken = self.connection.take_response_with(bytes, place, learn, output);
+        self.silence.answered(&self.connection, Instant::now());
+        taken.map_err(invalid)
+    }
+
+    /// So many bytes of the broker have gone to the client as they are.
+    pub(super) fn pass(&mut self, count: usize) {
+        self.connection.pass(count);
+        self.silence.answered(&self.connection, Instant::now());
+    }
+
+    /// The client has ended. `silent` hears if it has done so because the broker is silent.
+    pub(super) fn end_requests(&self, silent: impl Fn()) -> io::Result<()> {
+        if self.silence.is_reason(Instant::now()) {
+            silent();
+        }
+        self.connection.end_requests().map_err(invalid)
+    }
+
+    /// The broker has ended.
+    pub(super) fn end_responses(&mut self) -> io::Result<()> {
+        self.silence.answered(&self.connection, Instant::now());
+        self.connection.end_responses().map_err(invalid)
+    }
+}
+
 /// What was heard of a broker in a connection.
 #[derive(Default)]
-pub(super) struct Silence {
+struct Silence {
     /// Since when requests wait without a byte of a response.
     since: Option<Instant>,
     heard: bool,
@@ -18,20 +70,20 @@ pub(super) struct Silence {
 
 impl Silence {
     /// The client has sent something.
-    pub(super) fn asked(&mut self, connection: &Connection, now: Instant) {
+    fn asked(&mut self, connection: &Connection, now: Instant) {
         if connection.pending() > 0 {
             self.since.get_or_insert(now);
         }
     }
 
     /// The broker has sent something.
-    pub(super) fn answered(&mut self, connection: &Connection, now: Instant) {
+    fn answered(&mut self, connection: &Connection, now: Instant) {
         self.heard = true;
         self.since = (connection.pending() > 0).then_some(now);
     }
 
     /// Whether a client that ends now does so because the broker is silent.
-    pub(super) fn is_reason(&self, now: Instant) -> bool {
+    fn is_reason(&self, now: Instant) -> bool {
         self.since.is_some_and(|since| !self.heard || now.duration_since(since) >= PATIENCE)
     }
 }

@@ -63,17 +63,35 @@ impl Request {
 
 /// How many replicas a produce request waits for, from behind its correlation number.
 fn acks(body: &[u8], version: i16) -> Result<i16, Malformed> {
-    let mut ignored = Vec::new();
-    let mut header = Walk::new(body, &mut ignored, false);
-    // A client_id has a plain length in every version.
-    header.take_string()?;
-    let rest = header.rest();
-    let mut walk = Walk::new(rest, &mut ignored, version >= 9);
-    walk.skip_tags()?;
+    produce_from_acks(body, version, &mut Vec::new())?.take_i16()
+}
+
+/// A walk through a produce request, given from behind its correlation number, from its acks on.
+pub(super) fn produce_from_acks<'a, 'o>(
+    body: &'a [u8],
+    version: i16,
+    ignored: &'o mut Vec<u8>,
+) -> Result<Walk<'a, 'o>, Malformed> {
+    let mut walk = behind_header(body, version >= 9, ignored)?;
     if version >= 3 {
         walk.take_string()?; // transactional_id
     }
-    walk.take_i16()
+    Ok(walk)
+}
+
+/// A walk through a request, given from behind its correlation number, from behind the rest of its header on.
+pub(super) fn behind_header<'a, 'o>(
+    body: &'a [u8],
+    flexible: bool,
+    ignored: &'o mut Vec<u8>,
+) -> Result<Walk<'a, 'o>, Malformed> {
+    let mut header = Walk::new(body, ignored, false);
+    // A client_id has a plain length in every version.
+    header.take_string()?;
+    let rest = header.rest();
+    let mut walk = Walk::new(rest, ignored, flexible);
+    walk.skip_tags()?;
+    Ok(walk)
 }
 
 pub(super) fn i16_at(bytes: &[u8], at: usize) -> i16 {

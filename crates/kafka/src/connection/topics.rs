@@ -1,6 +1,6 @@
 //! Which topics messages are about.
 
-use super::head::{FIXED_HEAD, frame_size, i16_at};
+use super::head::{FIXED_HEAD, behind_header, frame_size, i16_at, produce_from_acks};
 use crate::api;
 use crate::walk::{Malformed, Walk};
 
@@ -78,15 +78,7 @@ pub fn topics(request: &[u8]) -> Vec<TopicName<'_>> {
 /// Reads a request to keep records from behind the correlation number, and tells its topics.
 fn produce_request<'a>(body: &'a [u8], version: i16, produces: &mut dyn FnMut(TopicName<'a>)) -> Result<(), Malformed> {
     let mut ignored = Vec::new();
-    let mut walk = Walk::new(body, &mut ignored, false);
-    // A client_id has a plain length in every version.
-    walk.take_string()?;
-    let rest = walk.rest();
-    let mut walk = Walk::new(rest, &mut ignored, version >= 9);
-    walk.skip_tags()?;
-    if version >= 3 {
-        walk.take_string()?; // transactional_id
-    }
+    let mut walk = produce_from_acks(body, version, &mut ignored)?;
     walk.copy(2 + 4)?; // acks, timeout_ms
     walk.array(|walk| {
         produces(topic(walk, version >= PRODUCE_BY_ID)?);
@@ -107,12 +99,7 @@ pub(super) fn fetch_request<'a>(
     fetches: &mut dyn FnMut(TopicName<'a>),
 ) -> Result<i32, Malformed> {
     let mut ignored = Vec::new();
-    let mut walk = Walk::new(body, &mut ignored, false);
-    // A client_id has a plain length in every version.
-    walk.take_string()?;
-    let rest = walk.rest();
-    let mut walk = Walk::new(rest, &mut ignored, version >= 12);
-    walk.skip_tags()?;
+    let mut walk = behind_header(body, version >= 12, &mut ignored)?;
     let mut replica = if version < 15 { walk.take_i32()? } else { -1 };
     walk.copy(4 + 4 + 4 + 1)?; // max_wait_ms, min_bytes, max_bytes, isolation_level
     if version >= 7 {

@@ -59,8 +59,9 @@ impl PathReport {
         let rtt = sender.window_state().map_or(Span::ZERO, |window| window.rtt);
         if rtt > Span::ZERO {
             self.round_trip = Duration::from_nanos(rtt.as_ps() / 1000);
-            let is_least = self.least_round_trip.is_zero() || self.round_trip < self.least_round_trip;
-            self.least_round_trip = if is_least { self.round_trip } else { self.least_round_trip };
+            if self.least_round_trip.is_zero() || self.round_trip < self.least_round_trip {
+                self.least_round_trip = self.round_trip;
+            }
         }
     }
 }
