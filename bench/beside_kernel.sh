@@ -81,7 +81,7 @@ start_other() { # NAME AND FLAGS: a flow from left to right
             sleep 1
             # Flags follow the name.
             ip netns exec "$left" "$pliant" send --for "${others}s" $there:7410 --plain --testbed --quiet --json \
-                --no-offload --transport $1 >"$logs/other" 2>"$logs/error" & ;;
+                --transport $1 >"$logs/other" 2>"$logs/error" & ;;
     esac
     other_process=$!
 }

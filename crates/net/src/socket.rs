@@ -384,6 +384,12 @@ impl Default for Batch {
 }
 
 impl Batch {
+    /// Datagrams that are collected.
+    #[cfg(test)]
+    pub(crate) fn segments(&self) -> usize {
+        self.segments
+    }
+
     /// Whether a datagram may join what is collected, at most `max_segments` in all.
     pub fn accepts(&self, to: SocketAddr, class: TrafficClass, bytes: usize, max_segments: usize) -> bool {
         self.segments == 0

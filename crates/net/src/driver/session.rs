@@ -352,8 +352,10 @@ impl<T: Member, A: Application> Session<T, A> {
         let receipts = self.receipts.as_deref_mut().filter(|_| direction == Direction::Outgoing);
         let mut deadline = None;
         let overhead = way.endpoint.overhead();
+        let max_segments = if flow.timed.transport.measures_gaps() { 1 } else { way.socket.max_segments() };
         let mut outlet = PacketWriter {
             socket: way.socket,
+            max_segments,
             endpoint: way.endpoint,
             outbox: way.outbox,
             overhead,
@@ -435,6 +437,8 @@ struct PacketWriter<'d, A> {
     socket: &'d Socket,
     endpoint: &'d mut Endpoint,
     outbox: &'d mut Batch,
+    /// Most datagrams of a batch.
+    max_segments: usize,
     overhead: (usize, usize),
     receipts: Option<&'d mut Receipts>,
     connection: ConnectionId,
@@ -467,7 +471,7 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
         if let Some(data) = self.with.filter(|data| data.with_ecn(class.ecn()) == class) {
             class = data;
         }
-        if !self.outbox.accepts(self.peer, class, bytes, self.socket.max_segments()) {
+        if !self.outbox.accepts(self.peer, class, bytes, self.max_segments) {
             *self.failure = send(self.socket, self.outbox).err();
         }
         let datagram = self.outbox.push(self.peer, class, bytes);
@@ -503,9 +507,11 @@ impl<A: Application, R: Into<AnyRequest>> Outlet<R> for PacketWriter<'_, A> {
 mod tests {
     use std::time::Duration;
 
+    use pliant_proto::congestion::Algorithm;
+
     use super::*;
     use crate::connection::{Config, Keys};
-    use crate::flow::{FlowSettings, Path, Protocol};
+    use crate::flow::{FlowSettings, Path, Protocol, SocketTransport};
 
     /// Counts the paths that it is told of.
     #[derive(Default)]
@@ -596,6 +602,29 @@ mod tests {
         peer.wait_readable(Duration::from_secs(10)).unwrap();
         peer.receive(|_| arrived += 1).unwrap();
         assert_eq!(arrived, 2);
+    }
+
+    /// Packets of a transport that measures gaps are handed to the kernel one by one; those of others, many at once.
+    #[test]
+    fn packets_whose_gaps_are_measured_are_not_joined() {
+        let bind = || Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (socket, peer) = (bind(), bind());
+        let (now, path) = (Instant::ZERO, Path { ipv6: false, sealing_bytes: 0 });
+        for (algorithm, joins) in [(Algorithm::Bounded, false), (Algorithm::Cubic, socket.max_segments() > 1)] {
+            let flow = FlowSettings { transport: SocketTransport::Tcp(algorithm), ..FlowSettings::default() };
+            let mut session = Session::new(Nobody).sending(flow.sender(Protocol::Tcp, path, None, 0).unwrap(), None);
+            session.stand(ConnectionId(1), peer.local_address().unwrap(), 1, true);
+            let transport = session.flow(Direction::Outgoing).unwrap().timed.tell(now);
+            transport.handle_command(now, Command::Send { bytes: 1 << 20 });
+            let (mut outbox, mut schedule) = (Batch::default(), Schedule::default());
+            let mut endpoint = Endpoint::new(Config { keys: Keys::Plain, ..Config::default() }, [1; 32]);
+            let mut way =
+                WayOut { socket: &socket, endpoint: &mut endpoint, outbox: &mut outbox, schedule: &mut schedule };
+            session.drain_all(now, &mut way);
+            let sent = session.sender().unwrap().statistics().packets_sent;
+            assert!(sent > 1, "{algorithm:?}: {sent} packets");
+            assert_eq!(outbox.segments() > 1, joins, "{algorithm:?}");
+        }
     }
 
     /// Both directions hear of a new path when a peer moves to another host's address, or this side does; at another port of

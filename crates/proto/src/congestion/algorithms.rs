@@ -207,6 +207,13 @@ macro_rules! controllers {
                 }
             }
 
+            fn measures_gaps(&self) -> bool {
+                match self {
+                    $(Self::$name(controller) => controller.measures_gaps(),)*
+                    Self::Foreign(controller) => controller.measures_gaps(),
+                }
+            }
+
             fn normal_rate(&self) -> Option<Rate> {
                 match self {
                     $(Self::$name(controller) => controller.normal_rate(),)*

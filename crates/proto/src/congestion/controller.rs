@@ -170,6 +170,12 @@ pub trait CongestionControl {
     /// this way ignore it.
     fn set_needed_rate(&mut self, _rate: Rate) {}
 
+    /// Whether the controller measures how far apart the network brings packets that leave together. Then hosts hand each packet to
+    /// the network by itself: a token bucket passes packets that are joined for segmentation offload as one.
+    fn measures_gaps(&self) -> bool {
+        false
+    }
+
     /// The rate of payload that a normal flow would have, if the controller knows it.
     fn normal_rate(&self) -> Option<Rate> {
         None

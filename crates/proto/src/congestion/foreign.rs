@@ -128,6 +128,10 @@ impl CongestionControl for Foreign {
         self.with(|controller| controller.set_needed_rate(rate));
     }
 
+    fn measures_gaps(&self) -> bool {
+        self.controller.measures_gaps()
+    }
+
     fn normal_rate(&self) -> Option<Rate> {
         self.controller.normal_rate()
     }

@@ -207,6 +207,10 @@ macro_rules! any_transport {
                 match self { $(Self::$name(transport) => transport.window_state(),)* }
             }
 
+            fn measures_gaps(&self) -> bool {
+                match self { $(Self::$name(transport) => transport.measures_gaps(),)* }
+            }
+
             fn normal_rate(&self) -> Option<Rate> {
                 match self { $(Self::$name(transport) => transport.normal_rate(),)* }
             }

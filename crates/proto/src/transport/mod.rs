@@ -285,6 +285,12 @@ pub trait Transport {
         None
     }
 
+    /// Whether it measures how far apart the network brings its packets, so that none may be joined with another for segmentation
+    /// offload (sender).
+    fn measures_gaps(&self) -> bool {
+        false
+    }
+
     /// The rate of payload that a normal flow would have in its place, if its congestion controller estimates it (sender).
     fn normal_rate(&self) -> Option<Rate> {
         None
@@ -345,6 +351,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn window_state(&self) -> Option<WindowState> {
         (**self).window_state()
+    }
+
+    fn measures_gaps(&self) -> bool {
+        (**self).measures_gaps()
     }
 
     fn normal_rate(&self) -> Option<Rate> {

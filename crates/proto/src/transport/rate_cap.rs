@@ -139,6 +139,10 @@ impl<T: Transport> Transport for RateCap<T> {
         self.inner.window_state()
     }
 
+    fn measures_gaps(&self) -> bool {
+        self.inner.measures_gaps()
+    }
+
     fn normal_rate(&self) -> Option<Rate> {
         self.inner.normal_rate()
     }

@@ -86,6 +86,8 @@ const BURST_TIME: f64 = 200e-6;
 const MAX_BURST: f64 = 16.0;
 /// Packets that leave within this time of each other count as leaving together.
 const TOGETHER: Span = Span::from_us(100);
+/// Hosts read packets of faster flows several at a time, so that gaps tell nothing.
+const FASTEST_GAPS: Rate = Rate::from_gbit_per_sec(1);
 /// Least number of samples of a round, and of a flat stretch.
 const LEAST_SAMPLES: u32 = 4;
 /// Kept fraction of a rate that filled the line.
@@ -769,6 +771,10 @@ impl CongestionControl for Bounded {
         if is_late != self.0.late.is_some() {
             self.0.late = is_late.then(|| Box::new(Cubic::new(CubicConfig::default(), self.0.mss as u16)));
         }
+    }
+
+    fn measures_gaps(&self) -> bool {
+        self.pacing_rate().is_some_and(|rate| rate <= FASTEST_GAPS)
     }
 
     fn normal_rate(&self) -> Option<Rate> {

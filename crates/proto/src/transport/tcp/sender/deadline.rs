@@ -153,6 +153,10 @@ impl<C: CongestionControl> Transport for DeadlineSender<C> {
         self.0.sender.window_state()
     }
 
+    fn measures_gaps(&self) -> bool {
+        self.0.sender.measures_gaps()
+    }
+
     fn normal_rate(&self) -> Option<Rate> {
         self.0.sender.normal_rate()
     }

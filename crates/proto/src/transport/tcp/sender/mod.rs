@@ -493,6 +493,10 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
         Some(WindowState { packets, alpha: self.controller.marked_fraction(), rtt: self.rtt.smoothed() })
     }
 
+    fn measures_gaps(&self) -> bool {
+        self.controller.measures_gaps()
+    }
+
     fn normal_rate(&self) -> Option<Rate> {
         self.controller.normal_rate()
     }
