@@ -134,7 +134,7 @@ testbed: $(PLIANT)
 
 ## Apache Kafka, Apache Flink and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs
 ## Java 17, Maven, Node.js and Python with venv (Debian: openjdk-17-jdk-headless maven npm python3-venv) and Go 1.26; fetches
-## brokers and clients below target/. KAFKA_DATA is the folder of the tables that Flink reads; without it numbers are drawn.
+## brokers and clients below target/. Rewritten batches go through Kafka's own library. KAFKA_DATA is the folder of the tables that Flink reads; without it numbers are drawn.
 ## What comes of it is target/kafka/record.json; KAFKA_RECORD=docs/kafka.json KAFKA_PAGE=docs/kafka.md puts it there.
 KAFKA_DATA ?=
 KAFKA_RECORD ?= target/kafka/record.json
@@ -142,6 +142,7 @@ KAFKA_PAGE ?=
 kafka: $(QUICK) target/kafka/ready
 	for brokers in 1 3; do target/kafka/venv/bin/python bench/kafka/run.py $(QUICK) target/kafka --brokers $$brokers \
 		--record target/kafka/brokers$$brokers.json || exit 1; done
+	target/kafka/venv/bin/python bench/kafka/batches.py target/kafka --record target/kafka/batches.json
 	for what in lossy clients; do target/kafka/venv/bin/python bench/kafka/$$what.py $(QUICK) target/kafka \
 		--record target/kafka/$$what.json || exit 1; done
 	target/kafka/venv/bin/python bench/kafka/flink.py $(QUICK) target/kafka $(addprefix --data ,$(KAFKA_DATA)) \

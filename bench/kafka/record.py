@@ -2,7 +2,7 @@
 """What the parts of `make kafka` have recorded, as one file, and as the tables of docs/kafka.md.
 
 Usage: record.py FOLDER RECORD [PAGE]
-FOLDER has brokers1.json, brokers3.json, lossy.json, clients.json and flink.json. RECORD gets them with the tables; those of PAGE,
+FOLDER has brokers1.json, brokers3.json, batches.json, lossy.json, clients.json and flink.json. RECORD gets them with the tables; those of PAGE,
 between comments that name them, are written anew. A test holds PAGE to RECORD.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 PARTS = {
     "brokers1": "whole, one broker (`run.py`)", "brokers3": "whole, three brokers (`run.py --brokers 3`)",
-    "lossy": "loss within a bound (`lossy.py`)", "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
+    "batches": "rewritten batches, against Kafka's own reader (`batches.py`)", "lossy": "loss within a bound (`lossy.py`)", "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
 SPEED_WAYS = {
     "through the door": "door", "through the door by topic": "door, by topic", "through the door by large packets": "door, large packets", "by relays": "relays"}
 WAYS = ["stream, congested", "stream, always", "messages, congested", "messages, always"]

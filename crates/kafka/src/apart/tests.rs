@@ -165,6 +165,70 @@ fn what_is_missing_beyond_the_bound_is_asked_for_again() {
     assert_eq!(Batch::open(&again, &mut Room::for_response(0)).unwrap().offsets().collect::<Vec<_>>(), expected);
 }
 
+/// Rewrites batches that Kafka's own library made, for its own reader to check (`bench/kafka/batches.py`). The folder has the
+/// file `cases`: for each case whether records travel in messages, the millionths of `min_delivery`, the pattern, a seed, and
+/// the length of its batches, which follow. The file `rewrites` gets for each the length of what the consumer gets, that itself, and
+/// the number and ranges of lost offsets.
+#[test]
+#[ignore = "bench/kafka/batches.py runs it, with Java"]
+fn rewrites_for_kafkas_own_reader() {
+    let folder = std::path::PathBuf::from(std::env::var_os("PLIANT_KAFKA_BATCHES").expect("a folder with cases"));
+    let cases = std::fs::read(folder.join("cases")).unwrap();
+    let (mut left, mut rewrites) = (&cases[..], Vec::new());
+    while !left.is_empty() {
+        let (in_messages, millionths) = (take(&mut left, 1).unwrap()[0] != 0, take_u32(&mut left).unwrap());
+        let pattern = [LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails][take_u32(&mut left).unwrap() as usize];
+        let seed = take_u32(&mut left).unwrap();
+        let length = take_u32(&mut left).unwrap();
+        let records = take(&mut left, length as usize).unwrap();
+        let min_delivery = MinDelivery::try_from(millionths).unwrap();
+        let order = LossOrder::new(pattern, "clicks", seed.cast_signed());
+        let mut ledger = Ledger::default();
+        let rewritten = if in_messages {
+            over_a_lossy_path(records, &mut ledger, Cut { min_delivery, order, payload: 1100, leaves_out: false }, seed)
+        } else {
+            let mut output = Vec::new();
+            let bound = Some(Bound { min_delivery, order });
+            thin(records, &mut ledger, bound, &mut Room::for_response(records.len()), &mut output);
+            output
+        };
+        let lost: Vec<(i64, i64)> = ledger.lost().collect();
+        rewrites.extend((rewritten.len() as u32).to_be_bytes());
+        rewrites.extend(rewritten);
+        rewrites.extend((lost.len() as u32).to_be_bytes());
+        rewrites.extend(lost.iter().flat_map(|(first, last)| [first.to_be_bytes(), last.to_be_bytes()].concat()));
+    }
+    std::fs::write(folder.join("rewrites"), rewrites).unwrap();
+}
+
+/// What a consumer gets of these records if the path loses three messages of ten.
+fn over_a_lossy_path(records: &[u8], ledger: &mut Ledger, cut: Cut, seed: u32) -> Vec<u8> {
+    let whole = response(11, &[records.to_vec()]);
+    let mut plan = Plan::for_response(records.len());
+    let head = take_apart(11, &whole, std::slice::from_mut(ledger), cut, &mut plan);
+    let mut carried = Carried::parse(&plan.head(5, 11, &head)).unwrap();
+    let mut state = u64::from(seed);
+    for message in plan.messages() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (state >> 33) % 10 >= 3 {
+            carried.take(message).unwrap();
+        }
+    }
+    let report = carried.report();
+    carried.take_again(&plan.again(&report).unwrap()).unwrap();
+    for entry in plan.settle(&report).unwrap() {
+        assert!(ledger.take(&entry));
+    }
+    let (mut frame, mut got) = (Vec::new(), Vec::new());
+    carried.write(&mut frame).unwrap();
+    let mut read = |fetched: &Fetched<'_>, _: &mut Vec<u8>| {
+        got.extend_from_slice(fetched.records);
+        Ok(())
+    };
+    fetch(11, &frame[8..], &mut read, &mut Vec::new()).unwrap();
+    got
+}
+
 /// However messages are lost, as many may miss as keep every account's bound: the largest of each first.
 #[test]
 fn as_many_may_miss_as_keep_the_bound() {
