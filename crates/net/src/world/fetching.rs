@@ -11,7 +11,7 @@ use super::disk::Lasting;
 use super::scenario::{LONGEST, MS, PORT, content, faults_of_disk, host, read, settings};
 use super::schedule::{Ending, HostConfig, World};
 use crate::seam::Mutant;
-use crate::transfer::{Fetched, Offer, Settings, Target, TransferError, fetch};
+use crate::transfer::{FetchNews, Fetched, Offer, Settings, Target, TransferError, fetch};
 
 const NAME: &str = "object";
 /// A fetch of six megabytes over the worst of the links that may succeed is done by then.
@@ -125,15 +125,25 @@ impl Fetching {
         let (settings, place) = (self.settings.clone(), target.join(NAME));
         let task = world.spawn(receiver, "fetch", MS, true, move |world| {
             let target = Target::Directory(target);
-            let result = fetch(&addresses, hash, &target, &settings, &AtomicBool::new(false), |_| {}, |_| {});
-            (result, world.lasting(receiver, &target_of(&target)), world.now_ns())
+            let mut lost = Vec::new();
+            let result = fetch(&addresses, hash, &target, &settings, &AtomicBool::new(false), |_| {}, |news| {
+                if let FetchNews::Lost(error) = news {
+                    lost.push(error.to_string());
+                }
+            });
+            if let Err(TransferError::File { error, .. }) = &result
+                && let Some(blamed) = lost.iter().find(|lost| lost.contains(&error.to_string()))
+            {
+                return Err(format!("a source is blamed for this host's file: {blamed}"));
+            }
+            Ok((result, world.lasting(receiver, &target_of(&target)), world.now_ns()))
         });
         let ending = world.run();
         let ended = task.join().ok().flatten();
         if let Some(failure) = &ending.failure {
             return Err(failure.clone());
         }
-        let (result, lasting, done_ns) = ended.ok_or("it has no result")?;
+        let (result, lasting, done_ns) = ended.ok_or("it has no result")??;
         self.check(&result, lasting, done_ns, read(&place).as_deref(), [&right, &wrong])?;
         let sources = result.as_ref().map_or(&[][..], |fetched| &fetched.sources);
         let lies = |lost: &String| lost.contains("that are not of the file");

@@ -604,6 +604,12 @@ impl FetchHandler<'_> {
                 call.slow_told = true;
             }
         }
+        if let Stage::Fetching(object) = &self.stage
+            && object.borrow().problem.is_some()
+        {
+            // Its flow ended because of this host's file.
+            return;
+        }
         for call in self.calls.iter_mut().filter(|call| !call.told) {
             if let Some(error) = &call.ended {
                 tell(FetchNews::Lost(error));
