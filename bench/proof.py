@@ -672,12 +672,18 @@ def main():
         print("\n".join("| " + " | ".join(row["cells"]) + " |" for row in rows))
         print("\n".join(below(rows)), flush=True)
         links.append({"mbit_per_second": mbit, "rows": rows})
+        # A link takes half an hour: who ends the script during the next one keeps it.
+        keep(arguments, links)
+
+
+def keep(arguments, links):
+    """Adds links to the record, or replaces them there, and writes what is asked for."""
     programs = {"pliant": (arguments.pliant, "--version"), "rclone": ("rclone", "version"), "curl": ("curl", "--version"),
                 "redis": ("redis-server", "--version"), "restic": ("restic", "version"), "rsync": ("rsync", "--version")}
     record = {"seed": arguments.seed, "step_seconds": arguments.step, "kernel": platform.release(), "queue_ms": QUEUE_MS,
               "foreground_share": FOREGROUND_SHARE, "floor_share": FLOOR_SHARE, "processors": os.cpu_count(),
               "versions": {name: version(*words) for name, words in programs.items() if shutil.which(words[0])},
-              "links": links}
+              "links": list(links)}
     if arguments.record:
         if arguments.record.exists():
             old = json.loads(arguments.record.read_text(encoding="utf-8"))

@@ -177,7 +177,8 @@ fn rewrites_for_kafkas_own_reader() {
     let (mut left, mut rewrites) = (&cases[..], Vec::new());
     while !left.is_empty() {
         let (in_messages, millionths) = (take(&mut left, 1).unwrap()[0] != 0, take_u32(&mut left).unwrap());
-        let pattern = [LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails][take_u32(&mut left).unwrap() as usize];
+        let pattern =
+            [LossPattern::Uniform, LossPattern::Bursts, LossPattern::Tails][take_u32(&mut left).unwrap() as usize];
         let seed = take_u32(&mut left).unwrap();
         let length = take_u32(&mut left).unwrap();
         let records = take(&mut left, length as usize).unwrap();

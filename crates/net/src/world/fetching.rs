@@ -126,11 +126,19 @@ impl Fetching {
         let task = world.spawn(receiver, "fetch", MS, true, move |world| {
             let target = Target::Directory(target);
             let mut lost = Vec::new();
-            let result = fetch(&addresses, hash, &target, &settings, &AtomicBool::new(false), |_| {}, |news| {
-                if let FetchNews::Lost(error) = news {
-                    lost.push(error.to_string());
-                }
-            });
+            let result = fetch(
+                &addresses,
+                hash,
+                &target,
+                &settings,
+                &AtomicBool::new(false),
+                |_| {},
+                |news| {
+                    if let FetchNews::Lost(error) = news {
+                        lost.push(error.to_string());
+                    }
+                },
+            );
             if let Err(TransferError::File { error, .. }) = &result
                 && let Some(blamed) = lost.iter().find(|lost| lost.contains(&error.to_string()))
             {

@@ -86,8 +86,8 @@ const BURST_TIME: f64 = 200e-6;
 const MAX_BURST: f64 = 16.0;
 /// Packets that leave within this time of each other count as leaving together.
 const TOGETHER: Span = Span::from_us(100);
-/// Hosts read packets of faster flows several at a time, so that gaps tell nothing.
-const FASTEST_GAPS: Rate = Rate::from_gbit_per_sec(1);
+/// Gaps of faster flows tell nothing: hosts read their packets several at a time, and a pair that was read at once counts as a line of this rate.
+const FASTEST_GAPS: Rate = Rate::from_bits_per_sec(200_000_000);
 /// Least number of samples of a round, and of a flat stretch.
 const LEAST_SAMPLES: u32 = 4;
 /// Kept fraction of a rate that filled the line.
