@@ -134,7 +134,8 @@ testbed: $(PLIANT)
 
 ## Apache Kafka, Apache Flink and unmodified clients through a Kafka door of the daemon, beside the same without it. Needs
 ## Java 17, Maven, Node.js and Python with venv (Debian: openjdk-17-jdk-headless maven npm python3-venv) and Go 1.26; fetches
-## brokers and clients below target/. Rewritten batches go through Kafka's own library. KAFKA_DATA is the folder of the tables that Flink reads; without it numbers are drawn.
+## brokers and clients below target/. Rewritten batches go through Kafka's own library. KAFKA_DATA is the folder of the tables that
+## Flink reads; without it numbers are drawn.
 ## What comes of it is target/kafka/record.json; KAFKA_RECORD=docs/kafka.json KAFKA_PAGE=docs/kafka.md puts it there.
 KAFKA_DATA ?=
 KAFKA_RECORD ?= target/kafka/record.json

@@ -632,6 +632,27 @@ def version(*words):
     return found.group() if found else "unknown"
 
 
+def keep(arguments, links):
+    """Adds links to the record, or replaces them there, and writes what is asked for."""
+    programs = {"pliant": (arguments.pliant, "--version"), "rclone": ("rclone", "version"), "curl": ("curl", "--version"),
+                "redis": ("redis-server", "--version"), "restic": ("restic", "version"), "rsync": ("rsync", "--version")}
+    record = {"seed": arguments.seed, "step_seconds": arguments.step, "kernel": platform.release(), "queue_ms": QUEUE_MS,
+              "foreground_share": FOREGROUND_SHARE, "floor_share": FLOOR_SHARE, "processors": os.cpu_count(),
+              "versions": {name: version(*words) for name, words in programs.items() if shutil.which(words[0])},
+              "links": list(links)}
+    if arguments.record:
+        if arguments.record.exists():
+            old = json.loads(arguments.record.read_text(encoding="utf-8"))
+            new = {link["mbit_per_second"] for link in links}
+            if old["step_seconds"] == arguments.step:
+                record["links"] += [link for link in old["links"] if link["mbit_per_second"] not in new]
+        record["links"].sort(key=lambda link: -link["mbit_per_second"])
+        arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if arguments.write_docs:
+        write_section(ROOT / "docs/daemon.md", MARKS, section(record))
+        draw(record, ROOT / "docs/proof.svg")
+
+
 def main():
     if sys.argv[1:2] == ["part"]:
         part, *words = sys.argv[2:]
@@ -674,27 +695,6 @@ def main():
         links.append({"mbit_per_second": mbit, "rows": rows})
         # A link takes half an hour: who ends the script during the next one keeps it.
         keep(arguments, links)
-
-
-def keep(arguments, links):
-    """Adds links to the record, or replaces them there, and writes what is asked for."""
-    programs = {"pliant": (arguments.pliant, "--version"), "rclone": ("rclone", "version"), "curl": ("curl", "--version"),
-                "redis": ("redis-server", "--version"), "restic": ("restic", "version"), "rsync": ("rsync", "--version")}
-    record = {"seed": arguments.seed, "step_seconds": arguments.step, "kernel": platform.release(), "queue_ms": QUEUE_MS,
-              "foreground_share": FOREGROUND_SHARE, "floor_share": FLOOR_SHARE, "processors": os.cpu_count(),
-              "versions": {name: version(*words) for name, words in programs.items() if shutil.which(words[0])},
-              "links": list(links)}
-    if arguments.record:
-        if arguments.record.exists():
-            old = json.loads(arguments.record.read_text(encoding="utf-8"))
-            new = {link["mbit_per_second"] for link in links}
-            if old["step_seconds"] == arguments.step:
-                record["links"] += [link for link in old["links"] if link["mbit_per_second"] not in new]
-        record["links"].sort(key=lambda link: -link["mbit_per_second"])
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    if arguments.write_docs:
-        write_section(ROOT / "docs/daemon.md", MARKS, section(record))
-        draw(record, ROOT / "docs/proof.svg")
 
 
 if __name__ == "__main__":

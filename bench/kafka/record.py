@@ -13,7 +13,8 @@ from pathlib import Path
 
 PARTS = {
     "brokers1": "whole, one broker (`run.py`)", "brokers3": "whole, three brokers (`run.py --brokers 3`)",
-    "batches": "rewritten batches, against Kafka's own reader (`batches.py`)", "lossy": "loss within a bound (`lossy.py`)", "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
+    "batches": "rewritten batches, against Kafka's own reader (`batches.py`)", "lossy": "loss within a bound (`lossy.py`)",
+    "clients": "eight clients (`clients.py`)", "flink": "Flink (`flink.py`)"}
 SPEED_WAYS = {
     "through the door": "door", "through the door by topic": "door, by topic", "through the door by large packets": "door, large packets", "by relays": "relays"}
 WAYS = ["stream, congested", "stream, always", "messages, congested", "messages, always"]

@@ -202,19 +202,24 @@ fn rewrites_for_kafkas_own_reader() {
     std::fs::write(folder.join("rewrites"), rewrites).unwrap();
 }
 
+/// Takes messages from a path that loses `loss` percent of them.
+fn take_what_comes(plan: &Plan, carried: &mut Carried, loss: u32, seed: u64) {
+    let mut state = seed;
+    for message in plan.messages() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if (state >> 33) as u32 % 100 >= loss {
+            carried.take(message).unwrap();
+        }
+    }
+}
+
 /// What a consumer gets of these records if the path loses three messages of ten.
 fn over_a_lossy_path(records: &[u8], ledger: &mut Ledger, cut: Cut, seed: u32) -> Vec<u8> {
     let whole = response(11, &[records.to_vec()]);
     let mut plan = Plan::for_response(records.len());
     let head = take_apart(11, &whole, std::slice::from_mut(ledger), cut, &mut plan);
     let mut carried = Carried::parse(&plan.head(5, 11, &head)).unwrap();
-    let mut state = u64::from(seed);
-    for message in plan.messages() {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if (state >> 33) % 10 >= 3 {
-            carried.take(message).unwrap();
-        }
-    }
+    take_what_comes(&plan, &mut carried, 30, u64::from(seed));
     let report = carried.report();
     carried.take_again(&plan.again(&report).unwrap()).unwrap();
     for entry in plan.settle(&report).unwrap() {
@@ -372,13 +377,7 @@ proptest! {
             let cut = Cut { leaves_out: round.leaves_out, ..cut };
             let left = take_apart(round.version, &whole, &mut ledgers, cut, &mut plan);
             let mut carried = Carried::parse(&plan.head(1, round.version, &left)).unwrap();
-            let mut state = round.seed;
-            for message in plan.messages() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                if (state >> 33) as u32 % 100 >= round.loss {
-                    carried.take(message).unwrap();
-                }
-            }
+            take_what_comes(&plan, &mut carried, round.loss, round.seed);
             let report = carried.report();
             carried.take_again(&plan.again(&report).unwrap()).unwrap();
             let mut got = Vec::new();
