@@ -24,7 +24,7 @@ import threading
 import time
 from pathlib import Path
 
-from hosts import resident_bytes, until
+from hosts import memory_bytes, until
 from programs import ECHO, ECHO_SERVER
 from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
 
@@ -257,7 +257,7 @@ def main():
             while not over.wait(given.every):
                 for name, of in samples.items():
                     pid = processes[name].pid
-                    for key, value in (("bytes", resident_bytes(pid)), ("descriptors", descriptors(pid))):
+                    for key, value in (("bytes", memory_bytes(pid)), ("descriptors", descriptors(pid))):
                         if value is not None:
                             of[key].append(value)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Hellos from as many addresses as are given, none of which goes on, to a `pliant recv` on loopback. Prints what a record holds:
-bytes sent and answered, the longest answer to a hello, the resident memory of the receiver before, after a tenth of the
+bytes sent and answered, the longest answer to a hello, the memory of the receiver before, after a tenth of the
 flood and at its end, and whether a transfer beside it succeeds. Fails if an answer is not shorter than its hello, if memory grows
 by more than 1 MiB after that tenth, or if the transfer fails."""
 
@@ -12,15 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hosts import resident_bytes
+from hosts import memory_bytes
 
 KIB = 1024
 HELLO_BYTES = 64
 
 
-def resident_kib(process):
-    resident = resident_bytes(process.pid)
-    return resident // KIB if resident else sys.exit("flood.py: the receiver has ended")
+def memory_kib(process):
+    held = memory_bytes(process.pid)
+    return held // KIB if held else sys.exit("flood.py: the receiver has ended")
 
 
 def main():
@@ -37,11 +37,11 @@ def main():
                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             port = int(receiver.stderr.readline().rsplit(":", 1)[1])
-            before, warm = resident_kib(receiver), None
+            before, warm = memory_kib(receiver), None
             sent = answered = answers = longest = 0
             for number in range(given.hellos):
                 if number == given.hellos // 10:
-                    warm = resident_kib(receiver)
+                    warm = memory_kib(receiver)
                 # Kind hello, version 3, preshared key; a number. Nonce, cookie and padding are zeros.
                 hello = (bytes([0x51, 0x30, 1, 0]) + (number + 1).to_bytes(4, "big")).ljust(HELLO_BYTES, b"\0")
                 source = f"127.{1 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
@@ -55,7 +55,7 @@ def main():
                     except TimeoutError:
                         continue
                     answers, answered, longest = answers + 1, answered + answer, max(longest, answer)
-            after = resident_kib(receiver)
+            after = memory_kib(receiver)
             source = Path(path) / "source"
             source.write_bytes(bytes(10**6))
             transfer = subprocess.run([pliant, "send", source, f"127.0.0.1:{port}", "--key", key, "--quiet"],
@@ -64,8 +64,8 @@ def main():
             receiver.terminate()
             receiver.wait()
     record = {"hellos": given.hellos, "sent_bytes": sent, "answers": answers, "answered_bytes": answered,
-              "hello_bytes": HELLO_BYTES, "longest_answer_bytes": longest, "resident_kib_before": before,
-              "resident_kib_after_a_tenth": warm, "resident_kib_after": after, "transfer_succeeds": transfer.returncode == 0}
+              "hello_bytes": HELLO_BYTES, "longest_answer_bytes": longest, "memory_kib_before": before,
+              "memory_kib_after_a_tenth": warm, "memory_kib_after": after, "transfer_succeeds": transfer.returncode == 0}
     text = json.dumps(record, indent=1)
     print(text)
     if given.record:

@@ -5,7 +5,6 @@ processes and their memory, quantiles, and the part of a page that a benchmark w
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -41,12 +40,16 @@ def until(what, condition):
         time.sleep(0.02)
 
 
-def resident_bytes(pid):
+def memory_bytes(pid):
+    """What a process holds in memory beside the pages of files. Those of its own program come when code first runs, in steps
+    of a megabyte and more, and the kernel may drop them."""
     try:
-        # A process that has ended and was not waited for has no memory, which says nothing.
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") or None
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except (FileNotFoundError, ProcessLookupError):
         return None
+    # A process that has ended and was not waited for has none, which says nothing.
+    kib = [int(lines[key].split()[0]) for key in ("RssAnon", "RssShmem") if key in lines]
+    return sum(kib) * 1024 or None
 
 
 def read(file):

@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from hosts import PATIENCE, add_namespace, inside, resident_bytes, run, until
+from hosts import PATIENCE, add_namespace, inside, memory_bytes, run, until
 
 # Of this process, so that runs beside each other do not meet.
 NEAR, FAR = f"pliant-near-{os.getpid()}", f"pliant-far-{os.getpid()}"
@@ -367,9 +367,9 @@ def idle_connections(port, count):
 def idle(world, count):
     """Bytes that each daemon's memory grows by for a connection that is open and idle."""
     # `ip netns exec` becomes the program.
-    before = {name: resident_bytes(process.pid) for name, process in world.daemons.items()}
+    before = {name: memory_bytes(process.pid) for name, process in world.daemons.items()}
     with idle_connections(DOORS + ECHO, count):
-        return {name: round((resident_bytes(process.pid) - before[name]) / count) for name, process in world.daemons.items()}
+        return {name: round((memory_bytes(process.pid) - before[name]) / count) for name, process in world.daemons.items()}
 
 
 # What a program, or a service, sees of its connection: how it ended.

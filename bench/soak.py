@@ -7,7 +7,7 @@ nothing, whose transfers are left in the middle, and who sends what may not be t
 
 Fails if a transfer fails or arrives changed, if a hostile one succeeds or leaves more on the disk than it may, if the faults
 or the attacks did not happen, or if the memory of a process that stays has grown: the mean of its
-resident bytes over the last tenth of the time against that over a tenth after the warm-up.
+bytes over the last tenth of the time against that over a tenth after the warm-up.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-from hosts import resident_bytes
+from hosts import memory_bytes
 
 # What memory may grow by: far less than a byte per packet of half an hour.
 GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
@@ -240,7 +240,7 @@ def main():
             def sample():
                 while not ended.wait(given.every):
                     for name, process in stay.items():
-                        bytes_now = resident_bytes(process.pid)
+                        bytes_now = memory_bytes(process.pid)
                         if bytes_now is not None:
                             samples[name].append(bytes_now)
 

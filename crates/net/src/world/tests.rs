@@ -1,7 +1,7 @@
 //! Worlds by their seeds.
 //!
 //! Without a variable a run has a fixed number of seeds. `PLIANT_WORLD_SEED=7` runs one; `PLIANT_WORLD_SECONDS=3600` goes on
-//! with ever new ones for that time.
+//! with ever new ones for that time, from `PLIANT_WORLD_FIRST` on, by which a long run goes on where another ended.
 
 use std::fmt::Debug;
 
@@ -65,7 +65,7 @@ fn run_all<R: Debug>(test: &str, run: impl Fn(u64) -> Result<R, String>, mut eac
     }
     let clock = SharedClock::start();
     let until = number("PLIANT_WORLD_SECONDS").map(|seconds| clock.now().after(Span::from_secs(seconds)));
-    let first = if until.is_some() { SEEDS } else { 0 };
+    let first = if until.is_some() { number("PLIANT_WORLD_FIRST").unwrap_or(SEEDS) } else { 0 };
     for seed in first.. {
         let over = until.map_or(seed == SEEDS, |until| clock.now() >= until);
         if over {
