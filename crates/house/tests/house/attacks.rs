@@ -45,7 +45,7 @@ fn the_flood_is_as_recorded() {
     let number = |key: &str| record[key].as_u64().unwrap_or_else(|| panic!("docs/flood.json: {key}"));
     assert!(number("longest_answer_bytes") < number("hello_bytes"));
     assert!(number("answered_bytes") <= number("sent_bytes"));
-    assert!(number("resident_kib_after") <= number("resident_kib_after_a_tenth") + 1024);
+    assert!(number("memory_kib_after") <= number("memory_kib_after_a_tenth") + 1024);
     assert_eq!(record["transfer_succeeds"], true);
     let grouped = |key: &str| {
         let digits = number(key).to_string();
@@ -60,9 +60,9 @@ fn the_flood_is_as_recorded() {
         grouped("hello_bytes"),
         grouped("answers"),
         grouped("longest_answer_bytes"),
-        grouped("resident_kib_before"),
-        grouped("resident_kib_after_a_tenth"),
-        grouped("resident_kib_after"),
+        grouped("memory_kib_before"),
+        grouped("memory_kib_after_a_tenth"),
+        grouped("memory_kib_after"),
     );
     let page = text("docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&said), "docs/security.md: the record says: {said}");

@@ -75,6 +75,8 @@ pub enum Command<A = Infallible> {
     SetMinRate(Rate),
     /// Sets the flow's greatest rate on the wire; zero removes it.
     SetMaxRate(Rate),
+    /// Tells the flow what rate on the wire is fair on its path, as the hosts at its ends know it. It counts for a while.
+    SetFairRate(Rate),
     /// The flow must be done this long after now; [`Span::MAX`] removes the deadline.
     SetDoneBy(Span),
     /// The driver answers what the transport [asked](Event::Ask).
@@ -107,6 +109,7 @@ impl<A> Command<A> {
             | Self::SetMinShare(_)
             | Self::SetMinRate(_)
             | Self::SetMaxRate(_)
+            | Self::SetFairRate(_)
             | Self::SetDoneBy(_)
             | Self::Answer(_) => None,
         }
@@ -126,6 +129,7 @@ impl<A> Command<A> {
             Self::SetMinShare(share) => Command::SetMinShare(share),
             Self::SetMinRate(rate) => Command::SetMinRate(rate),
             Self::SetMaxRate(rate) => Command::SetMaxRate(rate),
+            Self::SetFairRate(rate) => Command::SetFairRate(rate),
             Self::SetDoneBy(span) => Command::SetDoneBy(span),
             Self::Answer(answer) => Command::Answer(take(answer)?),
         })

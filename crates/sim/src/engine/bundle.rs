@@ -79,6 +79,11 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
+    /// Whether any of its flows is under way.
+    pub(super) fn has_members(&self) -> bool {
+        !self.members.is_empty()
+    }
+
     /// A bundle without members, whose turns are a `segment` long.
     pub(super) fn new(segment: u64) -> Self {
         Self {

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport, WindowState};
+use pliant_proto::units::Rate;
 
 use super::bundle::{Bundle, BundleKey, BundledFlow, key_of};
+use super::host_reports::OpenFlow;
 use super::messages::FlowMessages;
 use super::objects::PushFlow;
 use crate::results::{FlowEnd, FlowRow, ObjectPart};
@@ -98,6 +100,8 @@ pub(super) struct Slot {
     pub(super) received: Option<Instant>,
     /// The sender has no more to do; of a bundle, that of some of its flows.
     pub(super) finished: bool,
+    /// The slot is free.
+    free: bool,
     /// Class the flow's traffic belongs to.
     pub(super) group: u16,
     /// Its packets keep to one path though others do not.
@@ -297,6 +301,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             unwritten: 0,
             received: None,
             finished: false,
+            free: false,
             group,
             pinned,
             content,
@@ -343,6 +348,21 @@ impl<'a, T: Transport> Flows<'a, T> {
         &self.routes[EndpointId::new(flow, Side::Responder).index() as usize * self.stride..][..self.stride]
     }
 
+    /// The flows whose receivers lack something, as the hosts at their ends see them.
+    pub(super) fn open_flows(&self, rate: impl Fn(u32) -> Rate) -> Vec<OpenFlow> {
+        let lacks = |slot: &Slot| match &slot.content {
+            Content::Bundle(bundle) => bundle.has_members(),
+            Content::Bytes | Content::Messages(_) => !slot.free && slot.received.is_none(),
+        };
+        let open = (0u32..).zip(&self.slots).filter(|(_, slot)| lacks(slot));
+        let ends = open.map(|(number, slot)| {
+            let path = self.route_of(number);
+            let last = path.iter().rposition(|&link| link != u32::MAX).expect("a flow has a path");
+            OpenFlow { slot: number, group: slot.group, ends: [path[0], path[last]].map(|link| (link, rate(link))) }
+        });
+        ends.collect()
+    }
+
     /// The flow in a slot, or the last one that was.
     pub(super) fn spec(&self, flow: u32) -> &FlowSpec {
         &self.slots[flow as usize].spec
@@ -385,6 +405,7 @@ impl<'a, T: Transport> Flows<'a, T> {
             self.endpoints[EndpointId::new(flow, side).index() as usize].armed = Instant::MAX;
         }
         self.slots[flow as usize].finished = false;
+        self.slots[flow as usize].free = true;
         self.slots[flow as usize].content = Content::Bytes;
         self.slots[flow as usize].push = None;
         self.free.push(flow);

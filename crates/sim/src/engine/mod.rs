@@ -7,6 +7,7 @@ mod arrivals;
 mod attachments;
 mod bundle;
 mod flows;
+mod host_reports;
 mod hosts;
 mod losses;
 mod messages;
@@ -39,6 +40,7 @@ use crate::results::FlowRow;
 use crate::topology::{LinkId, NodeId};
 use crate::traffic::FlowSpec;
 use flows::{Content, Endpoint, Flows, Slot};
+use host_reports::HostReports;
 use network::Network;
 use oracle::Oracle;
 use outlet::SimulatedHost;
@@ -82,6 +84,7 @@ pub struct Simulation<'a, T: Member, R: Recorder> {
     network: Network<'a>,
     flows: Flows<'a, T>,
     oracle: Oracle,
+    host_reports: Option<HostReports>,
     objects: Objects,
     recorder: R,
     events: u64,
@@ -106,6 +109,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             network: Network::new(setup),
             flows: Flows::new(most_hops(setup), (setup.bundled, setup.mss), Box::new(traffic), Box::new(open)),
             oracle: Oracle::new(setup.oracle_interval),
+            host_reports: setup.host_reports.clone().map(|(interval, told)| HostReports::new(interval, told)),
             objects: Objects::default(),
             recorder,
             events: 0,
@@ -116,6 +120,9 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         simulation.schedule_flow_start();
         for (number, reroute) in (0..).zip(setup.reroutes) {
             simulation.schedule.push(reroute.at, kind::REROUTE, number);
+        }
+        if simulation.host_reports.is_some() {
+            simulation.schedule.push(Instant::ZERO, kind::HOST_REPORTS, 0);
         }
         if R::ON {
             simulation.schedule.push(Instant::ZERO, kind::SAMPLE, 0);
@@ -140,6 +147,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
                 kind::CONTROL => self.handle_control(),
                 kind::HOST => self.handle_host(event.entity),
                 kind::REROUTE => self.handle_reroute(event.entity),
+                kind::HOST_REPORTS => self.handle_host_reports(),
                 _ => self.handle_sample(),
             }
             self.schedule.finish();
@@ -502,6 +510,23 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
         self.mix(kind::HOST, host);
         while let Some((endpoint, answer)) = self.network.shared_hosts.next_answer(self.now, host, &mut self.schedule) {
             self.bring(endpoint, answer);
+        }
+    }
+
+    /// Hosts hear what other hosts said of their links, and tell the flows that ask.
+    fn handle_host_reports(&mut self) {
+        let Some(reports) = &mut self.host_reports else { return };
+        let flows = self.flows.open_flows(|link| self.network.rate(link));
+        let told = reports.exchange(&flows);
+        let next = reports.next_at(self.now);
+        for (flow, rate) in told {
+            self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, _, now| {
+                transport.handle_command(now, Command::SetFairRate(rate));
+            });
+        }
+        // Without flows there is nothing to tell, and alone in the schedule reports would keep the run going for ever.
+        if !flows.is_empty() || self.next_start != Instant::MAX {
+            self.schedule.push(next, kind::HOST_REPORTS, 0);
         }
     }
 

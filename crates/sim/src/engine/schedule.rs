@@ -32,6 +32,8 @@ pub(super) mod kind {
     pub(in crate::engine) const CONTROL: u8 = 9;
     /// Paths move; the entity is the number of the move.
     pub(in crate::engine) const REROUTE: u8 = 10;
+    /// Hosts tell each other of their links.
+    pub(in crate::engine) const HOST_REPORTS: u8 = 11;
 }
 
 /// A flow's place among simultaneous events of its kind.

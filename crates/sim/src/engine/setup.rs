@@ -48,6 +48,9 @@ pub struct Setup<'a> {
     pub path_choice: PathChoice,
     /// How often an oracle tells rates to the flows that ask for them, above zero. None is computed where none asks.
     pub oracle_interval: Span,
+    /// How often hosts tell each other which rate is fair on their links, and of each traffic group, whether its flows are told. None
+    /// is of groups beyond these.
+    pub host_reports: Option<(Span, Vec<bool>)>,
     /// Of each traffic group, whether its flows share one between the same hosts. Groups beyond these have no bundles.
     pub bundled: &'a [bool],
     /// Payload bytes of a full packet.

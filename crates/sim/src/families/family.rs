@@ -9,6 +9,7 @@ use pliant_proto::contract::{Contract, Field};
 use pliant_proto::packet::WireFormat;
 use pliant_proto::settings::Description;
 use pliant_proto::switch::{Discipline, QueuePlan};
+use pliant_proto::time::Span;
 use pliant_proto::transport::any::AnyTransport;
 use pliant_proto::transport::atp::LossBound;
 use pliant_proto::transport::express_pass::CreditConfig;
@@ -266,6 +267,8 @@ pub struct Facts<'a> {
     pub credits: Option<&'a CreditConfig>,
     /// It asks the oracle.
     pub asks_oracle: bool,
+    /// Hosts tell its flows so often which rate is fair on their links.
+    pub host_reports: Option<Span>,
     /// It pushes objects.
     pub pushes: bool,
     /// It weighs flows by the threshold at which switches mark.

@@ -49,6 +49,11 @@ settings! {
         pub greatest_weight: f64 = TwoClassConfig::default().greatest_weight => [range: Range::above(0.0)],
         /// Most by which the guarantee's rate grows in an interval, as a factor.
         pub growth: f64 = TwoClassConfig::default().growth => [range: Range::above(1.0)],
+        /// Hosts tell each other so often which rate is fair on their links, and tell the flow; it then estimates nothing. Only the
+        /// simulator has such hosts.
+        pub host_reports: Option<Span> = None => [
+            default: "hosts tell nothing", range: Range::closed(Span::from_us(10), Span::from_ms(50)), source: "Pliant, docs/bounded.md"
+        ],
         /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone. By it and
         /// by how long the scavenger's packets wait the flow knows what the low class has.
         pub marked_wait: Option<Span> = None => [default: "it is found", range: Range::above(Span::ZERO)],
@@ -125,7 +130,8 @@ impl Family for TwoClassFamily {
         };
         config.check().map_err(|why| of_table((String::new(), why.to_string())))?;
         group.tables.insert(TABLE.to_owned(), tables::write(&settings));
-        Ok(Arc::new(TwoClass { config, controller, share: group.contract.min_share }))
+        let TwoClassSettings { host_reports, .. } = settings;
+        Ok(Arc::new(TwoClass { config, controller, share: group.contract.min_share, host_reports }))
     }
 }
 
@@ -141,6 +147,7 @@ struct TwoClass {
     /// The scavenger's, of a new flow.
     controller: AnyController,
     share: f64,
+    host_reports: Option<Span>,
 }
 
 impl GroupTransport for TwoClass {
@@ -149,7 +156,10 @@ impl GroupTransport for TwoClass {
     }
 
     fn facts(&self) -> Facts<'_> {
-        Facts::default()
+        let simulator_only = self
+            .host_reports
+            .map(|_| "two_class.host_reports exists in the simulator only: hosts of a testbed tell nothing");
+        Facts { host_reports: self.host_reports, simulator_only, ..Facts::default() }
     }
 }
 
@@ -162,7 +172,7 @@ struct TwoClassEndpoints<'a> {
 
 impl Endpoints for TwoClassEndpoints<'_> {
     fn open(&mut self, flow: &FlowSpec, path: &[LinkId], _: Option<Policy>) -> FlowEndpoints {
-        let TwoClass { config, controller, share } = self.transport;
+        let TwoClass { config, controller, share, .. } = self.transport;
         let config = self.configs.entry(flow.class).or_insert_with(|| Arc::new(config.clone()));
         let topology = self.run.topology;
         let line = path.iter().map(|&link| topology.link(link).rate).min();

@@ -113,6 +113,7 @@ fn run_as<T: Member, R: Recorder>(
         plans: scenario.plans(),
         path_choice: scenario.spec.path_choice(),
         oracle_interval: scenario.oracle_interval(),
+        host_reports: scenario.host_reports(),
         losses: &scenario.losses,
         reroutes: &scenario.reroutes,
         bundled: &bundled,

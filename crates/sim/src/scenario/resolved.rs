@@ -187,6 +187,13 @@ impl Resolved {
         self.spec.oracle.unwrap_or_default().interval
     }
 
+    /// How often hosts tell each other which rate is fair on their links, and which groups' flows are told.
+    pub fn host_reports(&self) -> Option<(Span, Vec<bool>)> {
+        let of_group = |group: &Group| group.transport.facts().host_reports;
+        let interval = self.groups.iter().filter_map(of_group).min()?;
+        Some((interval, self.groups.iter().map(|group| of_group(group).is_some()).collect()))
+    }
+
     /// How long flows under way may take after `duration`.
     pub fn drain(&self) -> Span {
         self.spec.drain.unwrap_or(self.spec.duration.times(DEFAULT_DRAIN))

@@ -199,6 +199,7 @@ impl TestBed {
             plans: PortPlans { switches: &self.switch_plan, hosts: &self.host_plan, others: &ALL_ALIKE },
             path_choice: self.path_choice,
             oracle_interval: self.oracle_interval,
+            host_reports: None,
             losses: &[],
             reroutes: &[],
             bundled: &[],

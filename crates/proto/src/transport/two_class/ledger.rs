@@ -12,7 +12,7 @@ pub(super) struct Ledger {
     /// Arrived bytes beyond the promised share; below zero they are owed.
     balance: f64,
     competitors: Competitors,
-    /// The true fair rate, if an experiment tells it.
+    /// The fair rate, if hosts tell it.
     told: Option<f64>,
     /// The fair rate of the last interval, in bytes per second.
     fair: f64,
@@ -27,8 +27,8 @@ impl Ledger {
         self.share = share;
     }
 
-    pub(super) fn set_fair_rate(&mut self, rate: f64) {
-        self.told = Some(rate);
+    pub(super) fn set_fair_rate(&mut self, rate: Option<f64>) {
+        self.told = rate;
     }
 
     /// The fair rate of the last interval, in bytes per second.

@@ -37,6 +37,10 @@
 //! marked_wait / wait`, where `marked_wait` is the wait of such a packet if its class has the line alone. `m = L /
 //! scavenger` flows that give way share L evenly, and `n = (C − L − m·g) / x` others have the rest: `F = C / (m + n)`.
 //!
+//! *By what hosts tell each other* ([`host_link`]). Where the hosts at both ends know which rate is fair on their links, and tell the flow
+//! ([`Command::SetFairRate`](crate::transport::Command::SetFairRate)), that is F, and neither estimate counts. If they fall silent,
+//! both count again.
+//!
 //! **The ledger** (`Ledger`) keeps the promise over the life of the flow, not at each instant: what arrived less the
 //! promised share of F, with a margin. A flow whose end is known, because all of it is written, may owe a part of what
 //! it can still earn.
@@ -51,6 +55,7 @@
 mod competitors;
 mod config;
 mod estimator;
+pub mod host_link;
 mod ledger;
 mod receiver;
 mod sender;

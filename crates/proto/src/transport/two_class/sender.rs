@@ -18,6 +18,8 @@ use crate::units::Rate;
 
 /// A class whose sub-flow timed out this often in a row carries nothing.
 const DEAD: u32 = 2;
+/// What hosts told counts for so long.
+const REPORT_LIFE: Span = Span::from_ms(100);
 /// Packets of the guarantee that a late wake-up may send at once.
 const BURST: u64 = 2;
 
@@ -27,6 +29,8 @@ pub struct TwoClassSender<C> {
     scavenger: ReactiveSubflow<C>,
     guarantee: ReactiveSubflow<FairRate>,
     ledger: Ledger,
+    /// When the fair rate was told last.
+    told: Option<Instant>,
     lost: VecDeque<ByteRange>,
     /// Bytes the application has given.
     written: u64,
@@ -70,6 +74,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             rate: config.trickle * line.unwrap_or(0.0),
             config,
             ledger: Ledger::new(share),
+            told: None,
             lost: VecDeque::new(),
             written: 0,
             next: 0,
@@ -98,13 +103,6 @@ impl<C: CongestionControl> TwoClassSender<C> {
     /// A flow that runs until the experiment ends. It may owe nothing, however much is written.
     pub fn without_end(self) -> Self {
         Self { has_end: false, ..self }
-    }
-
-    /// Sets the flow's fair rate in bytes of payload per second, until the next call. An experiment knows it; no
-    /// network tells it.
-    #[doc(hidden)]
-    pub fn set_fair_rate(&mut self, rate: f64) {
-        self.ledger.set_fair_rate(rate);
     }
 
     /// The flow's fair rate in bytes of payload per second, as estimated in the last interval; for experiments.
@@ -273,6 +271,10 @@ impl<C: CongestionControl> TwoClassSender<C> {
             // A flow whose end is not known earns first: without an end it would owe without end.
             remaining: if self.finish && self.has_end { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
         };
+        if self.told.is_some_and(|told| now.since(told) > REPORT_LIFE) {
+            self.told = None;
+            self.ledger.set_fair_rate(None);
+        }
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));
         // A slower rate so far must not hold the faster one back.
@@ -319,6 +321,11 @@ impl<C: CongestionControl> Transport for TwoClassSender<C> {
             }
             Command::Finish => self.finish = true,
             Command::SetMinShare(share) => self.ledger.set_share(share),
+            Command::SetFairRate(rate) => {
+                let payload = f64::from(self.config.mss) / f64::from(self.config.wire.wire_bytes(self.config.mss));
+                self.ledger.set_fair_rate(Some(rate.bytes_per_sec_f64() * payload));
+                self.told = Some(now);
+            }
             _ => {}
         }
     }

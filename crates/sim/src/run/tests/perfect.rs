@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use pliant_proto::packet::{Packet, SackBlocks};
 use pliant_proto::transport::any::{AnyAnswer, AnyRequest};
 use pliant_proto::transport::{Command, Deadline, Event, Statistics, Transport};
+use pliant_proto::units::Rate;
 
 use super::*;
 use crate::oracle::max_min::{FlowDemand, max_min};
@@ -21,6 +22,8 @@ use crate::scenario::{Override, Scenario};
 struct World {
     /// Bytes of payload per second of each link.
     capacities: Vec<f64>,
+    /// Payload's part of what a full packet takes on the wire.
+    payload: f64,
     open: Vec<(u64, Vec<usize>)>,
     rates: BTreeMap<u64, f64>,
     stale: bool,
@@ -51,8 +54,8 @@ impl World {
 struct Known {
     inner: AnyTransport,
     flow: u64,
-    /// The sender is told its fair rate; or else what it estimates is noted.
-    told: bool,
+    /// The sender is told so many times its fair rate; or else what it estimates is noted.
+    told: Option<f64>,
     world: Rc<RefCell<World>>,
 }
 
@@ -70,7 +73,10 @@ impl Transport for Known {
         if let AnyTransport::TwoClassSender(sender) = &mut self.inner {
             let mut world = self.world.borrow_mut();
             match world.rate(self.flow) {
-                Some(rate) if self.told => sender.set_fair_rate(rate),
+                Some(rate) if let Some(factor) = self.told => {
+                    let on_the_wire = Rate::from_bits_per_sec((8.0 * factor * rate / world.payload) as u64);
+                    sender.handle_command(now, Command::SetFairRate(on_the_wire));
+                }
                 Some(rate) if sender.fair_rate() > 0.0 && now >= world.settled => {
                     world.estimates.push(sender.fair_rate() / rate);
                 }
@@ -103,9 +109,13 @@ impl Transport for Known {
     }
 }
 
+fn goodput_ratio(scenario: &Resolved) -> f64 {
+    Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio()
+}
+
 /// Bytes of payload per second of each link.
 pub(super) fn capacities(scenario: &Resolved) -> Vec<f64> {
-    let payload = Segmentation { mss: scenario.mss(), wire: scenario.wire() }.goodput_ratio();
+    let payload = goodput_ratio(scenario);
     scenario.topology.links().iter().map(|link| link.rate.bits_per_sec() as f64 / 8.0 * payload).collect()
 }
 
@@ -120,10 +130,11 @@ pub(super) fn part_below(shares: &[f64], bound: f64) -> f64 {
     shares.iter().filter(|share| **share < bound).count() as f64 / shares.len() as f64
 }
 
-/// Runs with senders that are told their fair rate; if `told` is false, with others, whose estimates after `settled` are noted.
-fn run_known(scenario: &Resolved, told: bool, settled: Instant) -> (RunResult, Vec<f64>) {
+/// Runs with senders that are told so many times their fair rate; without, with others, whose estimates after `settled` are noted.
+fn run_known(scenario: &Resolved, told: Option<f64>, settled: Instant) -> (RunResult, Vec<f64>) {
     let capacities = capacities(scenario);
-    let world = Rc::new(RefCell::new(World { capacities, settled, ..World::default() }));
+    let world =
+        Rc::new(RefCell::new(World { capacities, payload: goodput_ratio(scenario), settled, ..World::default() }));
     let adapt = |opened: Opened<AnyTransport>, path: &[LinkId]| {
         let flow = {
             let mut world = world.borrow_mut();
@@ -170,7 +181,8 @@ fn perfect_knowledge() {
         let changes: Vec<_> = words.map(|change| Override::parse("--set", change).unwrap()).collect();
         let text = std::fs::read_to_string(file).unwrap();
         let scenario = Scenario::parse(&text, Path::new(file)).and_then(|scenario| scenario.with(&changes)).unwrap();
-        let (mean, p99, below, flows) = summary(&run_known(&scenario.resolve().unwrap(), told, Instant::MAX).0);
+        let (mean, p99, below, flows) =
+            summary(&run_known(&scenario.resolve().unwrap(), told.then_some(1.0), Instant::MAX).0);
         let (first_mean, first_p99) = *first.get_or_insert((mean, p99));
         println!("{:.3} {:.3} {below:.4} of {flows}: {run}", first_mean / mean, first_p99 / p99);
     }
@@ -183,6 +195,8 @@ struct Beside {
     share: f64,
     gbit_per_s: f64,
     delay_us: f64,
+    /// Settings of the flexible flows' transport, as a table.
+    settings: &'static str,
 }
 
 impl Beside {
@@ -192,7 +206,7 @@ impl Beside {
                 |number| format!("{{ source = {}, destination = 0, start = \"{}us\" }}", 1 + number, 37 * number);
             (from..from + count).map(flow).collect::<Vec<_>>().join(", ")
         };
-        let Self { regular, flexible, share, gbit_per_s, delay_us } = *self;
+        let Self { regular, flexible, share, gbit_per_s, delay_us, settings } = *self;
         let text = format!(
             r#"
 duration = "600ms"
@@ -212,6 +226,7 @@ kind = "flows"
 transport = "bounded-two-class"
 class = 1
 contract = {{ min_share = {share:?} }}
+two_class = {{ {settings} }}
 flows = [{}]
 [traffic.regular]
 kind = "flows"
@@ -228,7 +243,7 @@ flows = [{}]
     /// The least share of its max-min fair rate that a flexible flow got, of 600 ms with the start, and the 5th, 50th and 95th
     /// percentile of the estimates over the true rate after 200 ms.
     fn run(&self) -> (f64, [f64; 3]) {
-        let (result, mut estimates) = run_known(&self.resolve(), false, Instant::ZERO.after(Span::from_ms(200)));
+        let (result, mut estimates) = run_known(&self.resolve(), None, Instant::ZERO.after(Span::from_ms(200)));
         let mut marks = BTreeMap::<u32, u64>::new();
         result.ports.iter().for_each(|queue| *marks.entry(queue.port).or_default() += queue.counters.marked_packets);
         let (all, most) = (marks.values().sum::<u64>(), marks.values().copied().max().unwrap());
@@ -245,7 +260,7 @@ flows = [{}]
 
 impl std::fmt::Display for Beside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { regular, flexible, share, gbit_per_s, delay_us } = self;
+        let Self { regular, flexible, share, gbit_per_s, delay_us, .. } = self;
         write!(f, "{flexible} flows, promised {share:.2}, beside {regular}, {gbit_per_s} Gbit/s, {delay_us} us")
     }
 }
@@ -262,7 +277,7 @@ fn the_promise_is_kept_beside_flows_without_an_end() {
     for share in [0.5, 0.8] {
         for regular in [1, 4, 16, 64] {
             for flexible in [1, 4, 16, 64] {
-                let beside = Beside { regular, flexible, share, gbit_per_s: 10.0, delay_us: 2.0 };
+                let beside = Beside { regular, flexible, share, gbit_per_s: 10.0, delay_us: 2.0, settings: "" };
                 let (least, [low, median, high]) = beside.run();
                 let missed = share == 0.8 && [(1, 1), (1, 16), (4, 16)].contains(&(regular, flexible));
                 assert!(least >= if missed { 0.83 * share } else { share }, "{beside}: {least}");
@@ -291,10 +306,42 @@ fn the_promise_is_kept_in_random_networks() {
             share: (between(0.2, 0.8) * 100.0).round() / 100.0,
             gbit_per_s: between(1.0, 41.0).floor(),
             delay_us: between(1.0, 20.0).round(),
+            settings: "",
         };
         let (least, _) = beside.run();
         kept += u32::from(least >= beside.share);
         assert!(least >= if beside.gbit_per_s < 3.0 { 0.8 } else { 0.9 } * beside.share, "{beside}: {least}");
     }
     assert!(kept >= 16, "{kept} of 20");
+}
+
+/// Where hosts tell each other of their links, a promise of 0.8 is kept in every cell of the same matrix.
+#[test]
+fn hosts_that_tell_keep_the_promise() {
+    for regular in [1, 4, 16, 64] {
+        for flexible in [1, 4, 16, 64] {
+            let settings = "host_reports = \"1ms\"";
+            let beside = Beside { regular, flexible, share: 0.8, gbit_per_s: 10.0, delay_us: 2.0, settings };
+            let (least, _) = beside.run();
+            assert!(least >= 0.8, "{beside}: {least}");
+        }
+    }
+}
+
+/// A host that says a hundred times what is fair gains its flow no more than one and a half flows of DCTCP have, beside 1 and 4 of them.
+#[test]
+fn a_false_report_gains_a_flow_and_a_half() {
+    for regular in [1usize, 4] {
+        let beside = Beside { regular, flexible: 1, share: 1.0, gbit_per_s: 10.0, delay_us: 2.0, settings: "" };
+        let scenario = beside.resolve();
+        let (result, _) = run_known(&scenario, Some(100.0), Instant::ZERO);
+        let rate = |name: &str| {
+            let group = result.groups.iter().position(|group| group.name == name).unwrap() as u16;
+            let of_group = result.flows.iter().filter(|flow| flow.group == group);
+            of_group.map(|flow| flow.delivered_bytes as f64).sum::<f64>()
+        };
+        let gained = rate("flexible") * regular as f64 / rate("regular");
+        println!("beside {regular}: {gained:.2} flows");
+        assert!(gained < 1.8, "{gained} flows beside {regular}");
+    }
 }

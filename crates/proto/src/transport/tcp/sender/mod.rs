@@ -390,6 +390,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SetMinShare(share) => self.controller.set_min_share(share),
             Command::SetMinRate(rate) => self.controller.set_min_rate(rate),
             Command::SetMaxRate(_)
+            | Command::SetFairRate(_)
             | Command::SetDoneBy(_)
             | Command::Consume { .. }
             | Command::Acknowledge

@@ -218,3 +218,24 @@ fn configurations_are_checked() {
     assert_eq!(refused(|c| c.growth = 1.0), TwoClassConfigError::Shares);
     assert_eq!(refused(|c| c.greatest_weight = f64::NAN), TwoClassConfigError::Shares);
 }
+
+/// What hosts say is fair counts in place of the estimate, in bytes of payload; after a tenth of a second of silence the estimate counts again.
+#[test]
+fn what_hosts_say_counts_while_they_say_it() {
+    let after = |ms| Instant::ZERO.after(Span::from_ms(ms));
+    // Without a bound the queue of this path, and with it an interval, would grow.
+    let config = Arc::new(TwoClassConfig { reorder_buffer: Some(1 << 20), ..TwoClassConfig::default() });
+    let receiver = TwoClassReceiver::new(Arc::clone(&config));
+    let mut pair = Pair::new(sender(&config, 0.8), receiver, path(), path());
+    pair.transfer(1_000_000_000);
+    pair.run_until(after(50));
+    let estimate = pair.sender.transport.fair_rate();
+    pair.command_sender(Command::SetFairRate(Rate::from_gbit_per_sec(2)));
+    pair.run_until(after(60));
+    let payload = MSS as f64 / f64::from(TwoClassConfig::default().wire.wire_bytes(MSS as u16));
+    let told = pair.sender.transport.fair_rate();
+    assert!((told / (2.0 * GIGABIT * payload) - 1.0).abs() < 1e-9, "{told}");
+    pair.run_until(after(200));
+    let again = pair.sender.transport.fair_rate();
+    assert!(estimate > 4.0 * GIGABIT && again > 4.0 * GIGABIT, "alone on 10 Gbit/s: {estimate}, {again}");
+}

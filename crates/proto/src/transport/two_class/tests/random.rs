@@ -76,9 +76,7 @@ proptest! {
     ) {
         let config = TwoClassConfig::default();
         let mut ledger = Ledger::new(share);
-        if let Some(fair) = fair {
-            ledger.set_fair_rate(fair);
-        }
+        ledger.set_fair_rate(fair);
         for ((scavenger, guarantee, wait, marked, scavenger_dead, remaining), busy, joining, of_busy) in intervals {
             let interval = Interval { seconds: 0.001, scavenger, guarantee, scavenger_dead, wait, marked, remaining };
             let seen = seen(busy, joining, of_busy);
