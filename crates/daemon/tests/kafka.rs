@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -173,6 +173,33 @@ fn brokers_ports_follow_from_their_numbers() {
         assert_eq!(ports(door).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
         drop(taken);
         assert_eq!(ports(door).await.unwrap(), [port]);
+    });
+}
+
+/// A cluster that names more brokers than may have ports: the first have theirs and are served, and all others share one that
+/// refuses connections. So it stays at each later response.
+#[test]
+fn brokers_beyond_the_bound_are_refused_alone() {
+    block_on(async {
+        for (named, most, more) in [(130, 100, ""), (5, 2, "max_brokers = 2\n")] {
+            let addresses = Addresses::default();
+            let (first, second) = (broker(0, &addresses).await, broker(1, &addresses).await);
+            *addresses.lock().unwrap() = vec![first, second];
+            addresses.lock().unwrap().resize(named, first);
+            let pair = daemons(first, more).await;
+            let door = pair.near.doors()[0];
+            let found = ports(door).await.unwrap();
+            assert_eq!(found.len(), named);
+            assert_eq!(BTreeSet::from_iter(&found).len(), most + 1, "one more refuses");
+            assert_eq!(BTreeSet::from_iter(&found[most..]).len(), 1);
+            for (number, port) in found.iter().enumerate().take(2) {
+                let mut tcp = TcpStream::connect(("127.0.0.1", *port)).await.unwrap();
+                assert_eq!(ask(&mut tcp, HEARTBEAT, b"hello").await.unwrap()[1..], b"hello"[..], "broker {number}");
+            }
+            let refused = TcpStream::connect(("127.0.0.1", found[most])).await.unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            assert_eq!(ports(door).await.unwrap(), found);
+        }
     });
 }
 

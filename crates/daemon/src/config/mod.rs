@@ -38,6 +38,9 @@ use crate::topics::TopicClasses;
 
 /// So many brokers of a Kafka door have certain ports.
 const FIRST_BROKERS: u16 = 10;
+/// So many brokers of a Kafka door get ports unless its table says otherwise, and at most. Each takes a socket.
+const DEFAULT_BROKERS: usize = 100;
+const MAX_BROKERS: usize = 1000;
 /// Larger files are refused, because they were probably named by mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -181,6 +184,8 @@ pub(crate) struct KafkaCluster {
     pub(crate) bootstrap: Service,
     /// Broker n has this port plus n. Without it, brokers have any ports.
     pub(crate) broker_ports: Option<u16>,
+    /// Most brokers that get ports.
+    pub(crate) max_brokers: usize,
     /// Topics of which records may be left out.
     pub(crate) topics: TopicRules,
     /// Topics whose connections have a class of their own.
@@ -301,6 +306,7 @@ struct KafkaTable {
     bootstrap: Spanned<String>,
     class: Spanned<String>,
     broker_ports: Option<Spanned<u16>>,
+    max_brokers: Option<Spanned<usize>>,
     #[serde(default)]
     topics: BTreeMap<Spanned<String>, TopicTable>,
 }
@@ -716,7 +722,8 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         let next_hop = next_hop(&table.to, &table.class)?;
         let classes = TopicClasses { others: next_hop.class.clone(), rules };
         let broker_ports = table.broker_ports.as_ref().map(|first| *first.get_ref());
-        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, topics, classes });
+        let max_brokers = max_brokers(source, table.max_brokers.as_ref())?;
+        let kind = DoorKind::Kafka(KafkaCluster { next_hop, bootstrap, broker_ports, max_brokers, topics, classes });
         doors.push(Door { listen: source.listen(&table.listen), kind });
     }
     let preload = match &file.preload {
@@ -775,6 +782,14 @@ fn doors(source: &Source<'_>, file: &File, folder: &Path) -> Result<Doors, Confi
         check_broker_ports(door, *first.get_ref(), &doors).map_err(|why| source.wrong(first.span().start, why))?;
     }
     Ok(Doors { listening: doors, preload, used })
+}
+
+fn max_brokers(source: &Source<'_>, most: Option<&Spanned<usize>>) -> Result<usize, ConfigError> {
+    let Some(most) = most else { return Ok(DEFAULT_BROKERS) };
+    match *most.get_ref() {
+        brokers @ 1..=MAX_BROKERS => Ok(brokers),
+        other => Err(source.wrong(most.span().start, format!("max_brokers is {other}; it is from 1 to {MAX_BROKERS}"))),
+    }
 }
 
 /// The first brokers of a Kafka door have ports that nothing else here has. How many more there will be, only their cluster
@@ -1105,12 +1120,18 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         let config = parse(&GOOD.replace("[proxy]", &format!("{door}[proxy]"))).unwrap();
         let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
         assert_eq!((cluster.bootstrap.text().as_str(), cluster.broker_ports), ("kafka.example:9092", Some(19_100)));
+        assert_eq!(cluster.max_brokers, DEFAULT_BROKERS);
+        let config = parse(&GOOD.replace("[proxy]", &format!("{door}max_brokers = 1000\n[proxy]"))).unwrap();
+        let DoorKind::Kafka(cluster) = &config.doors[1].kind else { panic!("{:?}", config.doors) };
+        assert_eq!(cluster.max_brokers, MAX_BROKERS);
         let error = parse(&GOOD.replace("[proxy]", &format!("{}[proxy]", door.replace(".example:9092", ""))));
         assert!(error.unwrap_err().to_string().ends_with(":21: `kafka` is not HOST:PORT"));
         let other = door.replace("9092\"\nto", "9093\"\nto").replace("19100", "19109");
         for (doors, why) in [
             (door.replace("19100", "0"), ":23: broker_ports is 0; it is from 1 to 65526"),
             (door.replace("19100", "65527"), ":23: broker_ports is 65527; it is from 1 to 65526"),
+            (format!("{door}max_brokers = 0\n"), ":24: max_brokers is 0; it is from 1 to 1000"),
+            (format!("{door}max_brokers = 1001\n"), ":24: max_brokers is 1001; it is from 1 to 1000"),
             (door.replace("19100", "1071"), ":23: broker 9 would have port 1080: line 25 has 127.0.0.1:1080"),
             (door.replace("19100", "9091"), ":23: broker 1 would have port 9092: line 19 has 127.0.0.1:9092"),
             (format!("{door}{other}"), ":23: the door of line 25 has broker_ports 19109: brokers would share ports"),

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Mutex;
 
 use pliant_kafka::apart::{Carried, Report};
-use pliant_kafka::{Advertised, Local};
 use pliant_net::bundle::{BundleNode, BundleStream, IncomingMessages, MessageToken};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::task::block_in_place;
 
-use super::silence::HeardConnection;
+use super::silence::{BrokerPlaces, HeardConnection};
 use crate::config::NextHop;
 use crate::lossy::chunk::{ChunkKind, invalid, read_chunk, write_chunk};
 use crate::mutex::lock;
@@ -59,18 +57,16 @@ pub(super) async fn carry_apart(
     tcp: TcpStream,
     stream: BundleStream,
     flows: MessageCalls<'_>,
-    place: impl Fn(IpAddr, &Advertised) -> Result<Local, String>,
+    places: impl BrokerPlaces,
     silent: impl Fn(),
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
-    let host = tcp.local_addr().ok()?.ip();
     let (mut from_client, mut to_client) = tcp.into_split();
     let (mut from_exit, to_exit) = split(stream);
     let to_exit = tokio::sync::Mutex::new(to_exit);
     let (connection, flows) = (Mutex::default(), Mutex::new(flows));
     let requests = carry_requests(&mut from_client, &to_exit, &connection, &flows, silent);
-    let place = |broker: &Advertised| place(host, broker);
-    let responses = carry_responses(&mut from_exit, &mut to_client, &to_exit, &connection, &flows, place);
+    let responses = carry_responses(&mut from_exit, &mut to_client, &to_exit, &connection, &flows, &places);
     let error = match tokio::try_join!(requests, responses) {
         Ok(_) => to_exit.lock().await.shutdown().await.err()?,
         Err(error) => error,
@@ -113,7 +109,7 @@ async fn carry_responses(
     to_exit: &tokio::sync::Mutex<impl AsyncWrite + Unpin>,
     connection: &Mutex<HeardConnection>,
     flows: &Mutex<MessageCalls<'_>>,
-    mut place: impl FnMut(&Advertised) -> Result<Local, String>,
+    places: &impl BrokerPlaces,
 ) -> io::Result<()> {
     let (mut content, mut whole, mut output) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(kind) = read_chunk(from, &mut content).await? {
@@ -148,7 +144,7 @@ async fn carry_responses(
             ChunkKind::Again | ChunkKind::Report => return Err(invalid("the exit sends what nobody asked for")),
         };
         output.clear();
-        lock(connection).take_response(bytes, &mut place, None, &mut output)?;
+        lock(connection).take_response(bytes, places, None, &mut output)?;
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);
     }

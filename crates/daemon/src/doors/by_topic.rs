@@ -1,11 +1,10 @@
 //! A client's connection whose class follows from the topics that it names: the door's end.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pliant_kafka::{Advertised, Local, RequestHead, Subject, topics};
+use pliant_kafka::{RequestHead, Subject, topics};
 use pliant_net::bundle::{BundleNode, BundleStream};
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadHalf, Ready, WriteHalf, copy, sink, split,
@@ -17,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
 
 use super::open::open_with;
-use super::silence::HeardConnection;
+use super::silence::{BrokerPlaces, HeardConnection};
 use crate::config::NextHop;
 use crate::header::StreamHeader;
 use crate::lossy::chunk::invalid;
@@ -54,18 +53,16 @@ pub(super) async fn carry_by_topic(
     tcp: TcpStream,
     stream: BundleStream,
     moves: Moves<'_>,
-    place: impl Fn(IpAddr, &Advertised) -> Result<Local, String>,
+    places: impl BrokerPlaces,
     silent: impl Fn(),
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
-    let host = tcp.local_addr().ok()?.ip();
     let (mut from_client, mut to_client) = tcp.into_split();
     let (from_exit, to_exit) = split(stream);
     let (moved, hear) = channel(1);
     let both = Both::default();
     let requests = carry_requests(&mut from_client, to_exit, &both, &moves, moved, silent);
-    let place = |broker: &Advertised| place(host, broker);
-    let responses = carry_responses(from_exit, &mut to_client, &both, moves.numbers, hear, place);
+    let responses = carry_responses(from_exit, &mut to_client, &both, moves.numbers, hear, &places);
     let error = tokio::try_join!(requests, responses).err()?;
     reset(&from_client.reunite(to_client).expect("they are halves of one"));
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
@@ -165,7 +162,7 @@ async fn carry_responses(
     both: &Both,
     numbers: &Mutex<TopicNumbers>,
     mut moved: Receiver<ReadHalf<BundleStream>>,
-    mut place: impl FnMut(&Advertised) -> Result<Local, String>,
+    places: &impl BrokerPlaces,
 ) -> io::Result<()> {
     let (mut piece, mut output) = (vec![0; PIECE_BYTES], Vec::new());
     loop {
@@ -185,7 +182,7 @@ async fn carry_responses(
         }
         output.clear();
         let mut learn = |id, name: &str| lock(numbers).learn(id, name);
-        lock(&both.connection).take_response(&piece[..count], &mut place, Some(&mut learn), &mut output)?;
+        lock(&both.connection).take_response(&piece[..count], places, Some(&mut learn), &mut output)?;
         both.answered.notify_one();
         to.write_all(&output).await?;
         output.shrink_to(2 * PIECE_BYTES);

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use super::accept::accept;
 use super::apart::{MessageCalls, carry_apart};
-use super::brokers::{BrokerPort, Target};
+use super::brokers::{BrokerPort, RefusingPort, Target, tcp_socket};
 use super::by_topic::{Moves, carry_by_topic};
 use super::open::{open, open_with};
-use super::silence::HeardConnection;
+use super::silence::{BrokerPlaces, HeardConnection};
 use crate::config::{DoorKind, KafkaCluster};
 use crate::header::{Service, StreamHeader};
 use crate::mutex::lock;
@@ -51,9 +51,16 @@ pub(super) async fn serve(
         opened = open_with(&shared.node, &cluster.next_hop, &header).await;
     }
     let refused = opened.as_ref().is_err_and(|error| error.says(io::ErrorKind::ConnectionRefused));
-    let (known, cluster, own) = (cluster, cluster.clone(), (door.clone(), shared.clone()));
-    let place = move |host: IpAddr, broker: &Advertised| place(&cluster, host, broker, &own.0, &own.1);
-    let (runtime, told, service) = (Handle::current(), door.clone(), header.service.text());
+    let Ok(reached) = tcp.local_addr() else { return refused };
+    let runtime = Handle::current();
+    let places = ClientPlaces {
+        cluster: cluster.clone(),
+        host: reached.ip(),
+        door: door.clone(),
+        shared: shared.clone(),
+        runtime: runtime.clone(),
+    };
+    let (told, service) = (door.clone(), header.service.text());
     // The node's thread, which may find it, does not wait for the log.
     let silent = move || {
         let (told, why) =
@@ -65,17 +72,17 @@ pub(super) async fn serve(
             if wants_messages {
                 door.tell("the exit carries no records in messages; if it has a ledger it leaves some out itself");
             }
-            if known.classes.rules.is_empty() {
-                carry(tcp, stream, place, silent).await
+            if cluster.classes.rules.is_empty() {
+                carry(tcp, stream, places, silent).await
             } else {
-                let KafkaCluster { next_hop, classes, .. } = known;
+                let KafkaCluster { next_hop, classes, .. } = cluster;
                 let (node, numbers, header) = (&shared.node, &door.topics, &header);
-                carry_by_topic(tcp, stream, Moves { node, next_hop, header, classes, numbers }, place, silent).await
+                carry_by_topic(tcp, stream, Moves { node, next_hop, header, classes, numbers }, places, silent).await
             }
         }
         Ok((stream, Some(token))) => {
-            let flows = MessageCalls::new(&shared.node, &known.next_hop, token);
-            carry_apart(tcp, stream, flows, place, silent).await
+            let flows = MessageCalls::new(&shared.node, &cluster.next_hop, token);
+            carry_apart(tcp, stream, flows, places, silent).await
         }
         Err(error) => {
             reset(&tcp);
@@ -88,33 +95,52 @@ pub(super) async fn serve(
     refused
 }
 
-/// The place of a broker here. Its port is opened when it is advertised first. `host` is how this client reached the door.
-fn place(
-    cluster: &KafkaCluster,
+/// Where one client finds the brokers: each at a port here, which is opened when it is advertised first.
+struct ClientPlaces {
+    cluster: KafkaCluster,
+    /// How this client reached the door.
     host: IpAddr,
-    broker: &Advertised,
-    door: &Arc<OpenDoor>,
-    shared: &Arc<Shared>,
-) -> Result<Local, String> {
-    let number = broker.node;
-    let text = Service { host: broker.host.clone(), port: broker.port }.text();
-    let service = Service::parse(&text).ok_or_else(|| format!("broker {number} advertises `{text}`"))?;
-    let open = |target: Target| {
-        let port = match cluster.broker_ports {
-            None => 0,
-            Some(first) => i32::from(first)
-                .checked_add(number)
-                .and_then(|port| u16::try_from(port).ok())
-                .ok_or_else(|| format!("broker {number}: there is no port {first} + {number}"))?,
+    door: Arc<OpenDoor>,
+    shared: Arc<Shared>,
+    /// Ports may be opened by the node's thread, which is none of the runtime's.
+    runtime: Handle,
+}
+
+impl BrokerPlaces for ClientPlaces {
+    fn place(&self, broker: &Advertised) -> Result<Local, String> {
+        let _entered = self.runtime.enter();
+        let Self { cluster, door, shared, .. } = self;
+        let number = broker.node;
+        let text = Service { host: broker.host.clone(), port: broker.port }.text();
+        let service = Service::parse(&text).ok_or_else(|| format!("broker {number} advertises `{text}`"))?;
+        let open = |target: Target| {
+            let port = match cluster.broker_ports {
+                None => 0,
+                Some(first) => i32::from(first)
+                    .checked_add(number)
+                    .and_then(|port| u16::try_from(port).ok())
+                    .ok_or_else(|| format!("broker {number}: there is no port {first} + {number}"))?,
+            };
+            let address = SocketAddr::new(door.local.ip(), port);
+            let (listener, port) =
+                bind(address).map_err(|error| format!("broker {number}: cannot listen on {address}: {error}"))?;
+            let task = tokio::spawn(listen(listener, target.clone(), door.clone(), shared.clone()));
+            Ok(BrokerPort { port, target, task: task.abort_handle() })
         };
-        let address = SocketAddr::new(door.local.ip(), port);
-        let (listener, port) =
-            bind(address).map_err(|error| format!("broker {number}: cannot listen on {address}: {error}"))?;
-        let task = tokio::spawn(listen(listener, target.clone(), door.clone(), shared.clone()));
-        Ok(BrokerPort { port, target, task: task.abort_handle() })
-    };
-    let port = door.brokers.port(number, service, open)?;
-    Ok(Local { host: host.to_string(), port })
+        let refuse = || {
+            let ip = door.local.ip();
+            RefusingPort::bind(ip).map_err(|error| format!("broker {number}: there is no port on {ip}: {error}"))
+        };
+        let port = door.brokers.port(number, service, cluster.max_brokers, open, refuse)?;
+        Ok(Local { host: self.host.to_string(), port })
+    }
+
+    fn tell_refused(&self) {
+        let Some(refused) = self.door.brokers.take_refused() else { return };
+        let (door, why) = (self.door.clone(), format!("{refused}; max_brokers is {}", self.cluster.max_brokers));
+        // The node's thread, which may find it, does not wait for the log.
+        drop(self.runtime.spawn(async move { door.tell(&why) }));
+    }
 }
 
 /// Accepts the connections of a broker's port, for ever. While the broker refuses connections its port does.
@@ -157,7 +183,7 @@ async fn listen_again(address: SocketAddr, target: &Target, door: &OpenDoor, sha
 }
 
 fn hold(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    let socket = tcp_socket(address.ip())?;
     // Connections of before may still be there.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -194,14 +220,14 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, u16)> {
 /// A client's connection, as the node's thread carries it.
 struct Carried<P, S> {
     heard: HeardConnection,
-    place: P,
+    places: P,
     /// Hears that the client has given up because the broker is silent.
     silent: S,
 }
 
 impl<P, S> ChangeBytes for Carried<P, S>
 where
-    P: FnMut(&Advertised) -> Result<Local, String> + Send,
+    P: BrokerPlaces + Send,
     S: Fn() + Send,
 {
     fn take_from_socket(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
@@ -214,7 +240,7 @@ where
     fn take_from_stream(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<()> {
         match piece {
             [] => self.heard.end_responses(),
-            piece => self.heard.take_response(piece, &mut self.place, None, output),
+            piece => self.heard.take_response(piece, &self.places, None, output),
         }
     }
 
@@ -231,18 +257,11 @@ where
 async fn carry(
     tcp: TcpStream,
     stream: BundleStream,
-    mut place: impl FnMut(IpAddr, &Advertised) -> Result<Local, String> + Send + 'static,
+    places: impl BrokerPlaces + Send + 'static,
     silent: impl Fn() + Send + 'static,
 ) -> Option<String> {
     let _ = tcp.set_nodelay(true);
-    let host = tcp.local_addr().ok()?.ip();
-    // Ports are opened by the node's thread, which is none of the runtime's.
-    let runtime = Handle::current();
-    let place = move |broker: &Advertised| {
-        let _entered = runtime.enter();
-        place(host, broker)
-    };
-    let carried = Carried { heard: HeardConnection::default(), place, silent };
+    let carried = Carried { heard: HeardConnection::default(), places, silent };
     let error = stream.carry_changed(tcp.into_std().ok()?.into(), Box::new(carried)).await.err()?;
     (error.kind() == io::ErrorKind::InvalidData).then(|| error.to_string())
 }

@@ -11,6 +11,15 @@ use crate::lossy::chunk::invalid;
 /// A consumer that ends may leave a Fetch behind, which a broker holds back for half a second, or for as long as it was asked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Where a client finds brokers.
+pub(super) trait BrokerPlaces {
+    /// The place of a broker, or why there is none.
+    fn place(&self, broker: &Advertised) -> Result<Local, String>;
+
+    /// All that came has its places. Tells of brokers that are refused.
+    fn tell_refused(&self);
+}
+
 /// A client's connection whose broker is listened to.
 #[derive(Default)]
 pub(super) struct HeardConnection {
@@ -30,11 +39,13 @@ impl HeardConnection {
     pub(super) fn take_response(
         &mut self,
         bytes: &[u8],
-        place: impl FnMut(&Advertised) -> Result<Local, String>,
+        places: &impl BrokerPlaces,
         learn: Option<&mut LearnTopic<'_>>,
         output: &mut Vec<u8>,
     ) -> io::Result<()> {
+        let place = |broker: &Advertised| places.place(broker);
         let taken = self.connection.take_response_with(bytes, place, learn, output);
+        places.tell_refused();
         self.silence.answered(&self.connection, Instant::now());
         taken.map_err(invalid)
     }

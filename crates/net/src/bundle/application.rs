@@ -82,7 +82,11 @@ impl Application for BundleApplication {
         let PayloadLocation::Stream(offset) = location else { return Ok(()) };
         let mut state = self.bundle.lock();
         let received = state.multiplexer.receive(offset, payload);
+        let exceeded = state.multiplexer.exceeded();
         self.bundle.handle_events(state, &self.bundles);
+        if let Some(most) = exceeded {
+            self.bundles.make_room(&self.bundle, most);
+        }
         received.map_err(io::Error::other)
     }
 

@@ -32,8 +32,8 @@ pub struct BundleClass {
     pub max_streams: usize,
     /// Most bytes that the windows of a bundle's streams grow to together.
     pub window_budget: u64,
-    /// Most bytes of a bundle's streams that wait to be read, at least [`Self::LEAST_UNREAD`]; beyond it the stream that holds
-    /// up most is reset.
+    /// Most bytes that wait to be read, of all its bundles with a peer together, at least [`Self::LEAST_UNREAD`]; beyond it the
+    /// stream that holds up most is reset.
     pub max_unread: u64,
 }
 

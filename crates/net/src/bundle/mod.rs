@@ -21,6 +21,7 @@ mod relays;
 mod report;
 mod shared;
 mod stream;
+mod unread;
 
 pub(crate) use application::{
     BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called,

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::cells::{CELL_BYTES, CellReader, CellWriter, LEAST_ROOM, NotFrames};
 use super::frame::{DATA_OVERHEAD, MAX_HEADER_BYTES, StreamFrame, StreamId};
+use super::unread::{PeerUnread, Unread};
 
 /// Bytes that a side may send of a stream before it hears of a window.
 const FIRST_WINDOW: u64 = 64 << 10;
@@ -63,7 +64,7 @@ pub struct MultiplexerConfig {
     pub max_streams: usize,
     /// Most bytes that all streams' windows grow to together.
     pub window_budget: u64,
-    /// Most bytes of all streams that wait to be read; beyond it the stream that holds up most is reset.
+    /// Most bytes that wait to be read, of all bundles with the peer; beyond it the stream that holds up most is reset.
     pub max_unread: u64,
     /// The transport's receive buffer in bytes, which is as much as may be on its way to the peer.
     pub receive_buffer: u64,
@@ -308,9 +309,7 @@ pub struct Multiplexer {
     /// Of all windows beyond the first.
     windows: u64,
     /// Of all streams, bytes that wait to be read.
-    unread: u64,
-    /// Held by every bundle that shares the bound of these bytes with this one.
-    sharers: Arc<()>,
+    unread: Unread,
     control: VecDeque<Control>,
     /// Resets of the peer's streams among it.
     answers: usize,
@@ -339,8 +338,7 @@ impl Multiplexer {
             peer_seen: BTreeSet::new(),
             peer_streams: 0,
             windows: 0,
-            unread: 0,
-            sharers: Arc::default(),
+            unread: Unread::default(),
             control: VecDeque::new(),
             answers: 0,
             fresh: VecDeque::new(),
@@ -395,16 +393,29 @@ impl Multiplexer {
         self.config = MultiplexerConfig { max_streams, window_budget, max_unread, ..self.config };
     }
 
-    /// From now on all that hold `sharers` share the bound of unread bytes in equal parts, of which each lets a stream's window
-    /// grow.
-    pub(super) fn share(&mut self, sharers: Arc<()>) {
-        self.sharers = sharers;
+    /// From now on the bound of unread bytes is one of all bundles that share `all`.
+    pub(super) fn share_unread(&mut self, all: Arc<PeerUnread>) {
+        self.unread.share(all);
     }
 
-    /// Most bytes that may wait to be read.
-    fn max_unread(&self) -> u64 {
-        let most = self.config.max_unread;
-        (most / Arc::strong_count(&self.sharers) as u64).max(GREATEST_WINDOW.min(most))
+    /// Bytes of all streams that wait to be read.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread.own()
+    }
+
+    /// Those of all bundles that share the bound.
+    pub(super) fn all_unread(&self) -> u64 {
+        self.unread.all()
+    }
+
+    /// The bound of unread bytes, if all bundles that share it hold more.
+    pub(super) fn exceeded(&self) -> Option<u64> {
+        (self.all_unread() > self.config.max_unread).then_some(self.config.max_unread)
+    }
+
+    /// Whether this bundle has more than an equal part of the bound, which is exceeded. If it has not, another one has.
+    fn must_give_way(&self) -> bool {
+        self.exceeded().is_some_and(|most| self.unread.own() > most / self.unread.sharers())
     }
 
     /// From now on the peer opens no streams.
@@ -560,7 +571,7 @@ impl Multiplexer {
             return ReadOutcome::Nothing;
         }
         incoming.ready.drain(..count);
-        self.unread -= count as u64;
+        self.unread.remove(count as u64);
         incoming.read += count as u64;
         // Told when half of it is used: seldom, and before the sender has to wait.
         if incoming.size.is_none() && incoming.granted - incoming.read <= incoming.window / 2 {
@@ -584,7 +595,7 @@ impl Multiplexer {
         if known.reset.is_none() {
             known.reset = Some(code);
             known.outgoing.buffer = VecDeque::new();
-            self.unread -= known.incoming.clear();
+            self.unread.remove(known.incoming.clear());
             self.say_reset(stream, code);
         }
     }
@@ -600,7 +611,7 @@ impl Multiplexer {
     }
 
     /// Resets the stream that holds up most bytes: not one that is read as they come.
-    fn reset_fullest(&mut self) {
+    pub(super) fn reset_fullest(&mut self) {
         let held = |(_, stream): &(&StreamId, &Stream)| stream.incoming.held();
         let Some((&stream, known)) = self.streams.iter().max_by_key(held) else { return };
         if known.announced {
@@ -652,7 +663,7 @@ impl Multiplexer {
         let ended = known.outgoing.end_framed && (!known.lingers || known.incoming.is_complete());
         if known.dropped && (known.reset.is_some() || ended) {
             self.windows -= known.incoming.window - FIRST_WINDOW;
-            self.unread -= known.incoming.held() as u64;
+            self.unread.remove(known.incoming.held() as u64);
             self.peer_streams -= usize::from(self.is_peers(stream));
             self.streams.remove(&stream);
         }
@@ -906,11 +917,12 @@ impl Multiplexer {
                 let (received, holds) = (known.incoming.received - before, known.incoming.held());
                 self.counts.received_bytes += received;
                 // Of bytes that came twice, fewer are held than before.
-                self.unread = self.unread + holds as u64 - held as u64;
+                self.unread.remove(held.saturating_sub(holds) as u64);
+                self.unread.add(holds.saturating_sub(held) as u64);
                 if tells {
                     self.events.push_back(StreamEvent::Readable(stream));
                 }
-                while self.unread > self.max_unread() {
+                while self.must_give_way() {
                     self.reset_fullest();
                 }
             }
@@ -935,7 +947,7 @@ impl Multiplexer {
                     if known.announced {
                         self.events.push_back(StreamEvent::Reset { stream, code });
                     }
-                    self.unread -= freed;
+                    self.unread.remove(freed);
                     // One that was let go has nothing more to frame.
                     self.forget(stream);
                 }

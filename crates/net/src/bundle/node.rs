@@ -564,6 +564,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                 match &session {
                     Some(_) => {
                         let peer = bundle.lock().peer.clone();
+                        self.thread.shared.lock().share_unread(&bundle, peer.as_deref());
                         self.admit(&bundle, peer);
                     }
                     None => self.end(&bundle, Closed::Failed("it answers as no daemon does".into())),
@@ -576,12 +577,12 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                 }
                 let (opening, class) = self.judge(&opening).ok()?;
                 let key = (from, class.name.clone());
-                let mut multiplexer = Multiplexer::new(class.multiplexer(false));
+                let multiplexer = Multiplexer::new(class.multiplexer(false));
                 let mut bundles = self.thread.shared.lock();
-                multiplexer.share(bundles.sharers(&key, caller.as_deref()));
                 let number = bundles.next_number();
-                drop(bundles);
                 let bundle = SharedBundle::new(number, key, multiplexer, BundleStatus::Open, class.flow.contract);
+                bundles.share_unread(&bundle, caller.as_deref());
+                drop(bundles);
                 bundle.lock().connection = Some(connection);
                 let session = self.session(&bundle, &class, opening.mtu)?;
                 self.admit(&bundle, caller);

@@ -21,6 +21,7 @@ use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use super::mutex::lock;
 use super::report::PathReport;
+use super::unread::PeerUnread;
 use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
 use crate::poll::PollWaker;
 
@@ -67,8 +68,8 @@ pub(crate) struct OpenedStream {
 /// Keys, and which peer is called at an address.
 type KeyChange = (Keys, Vec<(SocketAddr, String)>);
 
-/// Who calls, and for which class: by the key if it is the caller's own, or else by the address.
-type Caller = (Result<[u8; KEY_BYTES], IpAddr>, String);
+/// A peer, and the name of a class: by the key if it is the peer's own, or else by the address.
+type Sharer = (Result<[u8; KEY_BYTES], IpAddr>, String);
 
 /// The bundles that are not over.
 #[derive(Default)]
@@ -78,8 +79,15 @@ pub(crate) struct Bundles {
     /// All, by number.
     all: BTreeMap<u64, Arc<SharedBundle>>,
     last_number: u64,
-    /// Held by the bundles that a peer has called for in a class.
-    callers: HashMap<Caller, Weak<()>>,
+    /// Those of a peer in a class, which share the bound of unread bytes. Some may be over while a program holds them.
+    sharing: HashMap<Sharer, Sharing>,
+}
+
+/// What shares a bound, and the bound's sum.
+#[derive(Default)]
+struct Sharing {
+    unread: Weak<PeerUnread>,
+    bundles: Vec<Weak<SharedBundle>>,
 }
 
 impl Bundles {
@@ -88,15 +96,24 @@ impl Bundles {
         self.last_number
     }
 
-    /// What all bundles share that a peer has called for in a class: however many there are, what they hold together is
-    /// bounded.
-    pub(super) fn sharers(&mut self, (from, class): &BundleKey, caller: Option<&Peer>) -> Arc<()> {
-        self.callers.retain(|_, sharers| sharers.strong_count() > 0);
-        let who = caller.map_or_else(|| Err(source_of(from.ip())), |peer| Ok(peer.key));
-        let known = self.callers.entry((who, class.clone())).or_default();
-        let sharers = known.upgrade().unwrap_or_default();
-        *known = Arc::downgrade(&sharers);
-        sharers
+    /// From now on a bundle shares the bound of unread bytes with all others of the peer in its class.
+    pub(super) fn share_unread(&mut self, bundle: &Arc<SharedBundle>, peer: Option<&Peer>) {
+        self.sharing.retain(|_, sharing| sharing.unread.strong_count() > 0);
+        let (address, class) = &bundle.key;
+        let who = peer.map_or_else(|| Err(source_of(address.ip())), |peer| Ok(peer.key));
+        let sharing = self.sharing.entry((who, class.clone())).or_default();
+        sharing.bundles.retain(|known| known.strong_count() > 0);
+        let unread = sharing.unread.upgrade().unwrap_or_default();
+        sharing.unread = Arc::downgrade(&unread);
+        sharing.bundles.push(Arc::downgrade(bundle));
+        bundle.lock().multiplexer.share_unread(unread);
+    }
+
+    /// The bundles that share the bound of unread bytes with one.
+    fn sharing(&self, bundle: &Arc<SharedBundle>) -> Vec<Arc<SharedBundle>> {
+        let own = Arc::downgrade(bundle);
+        let sharing = self.sharing.values().find(|sharing| sharing.bundles.iter().any(|known| known.ptr_eq(&own)));
+        sharing.into_iter().flat_map(|sharing| &sharing.bundles).filter_map(Weak::upgrade).collect()
     }
 
     /// Takes a new bundle, in which streams are opened from now on.
@@ -240,6 +257,20 @@ impl SharedBundles {
         let attachments = lock(&self.attachments).take();
         attachments.into_iter().flatten().for_each(Attachment::end_with_node);
         drop(lock(&self.accepted).take());
+    }
+
+    /// Resets the fullest streams of the fullest bundles that share a bundle's bound of unread bytes, until they keep it.
+    pub(super) fn make_room(&self, bundle: &Arc<SharedBundle>, most: u64) {
+        let sharing = self.lock().sharing(bundle);
+        while let Some(fullest) = sharing.iter().max_by_key(|bundle| bundle.lock().multiplexer.unread()) {
+            let mut state = fullest.lock();
+            // Programs read meanwhile.
+            if state.multiplexer.unread() == 0 || state.multiplexer.all_unread() <= most {
+                break;
+            }
+            state.multiplexer.reset_fullest();
+            fullest.handle_events(state, self);
+        }
     }
 
     /// Has the node's thread look at a bundle.

@@ -1,12 +1,17 @@
 //! Two multiplexers and what a transport does to the bytes between them, against what each application has written.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 
+use pliant_proto::contract::Contract;
 use proptest::prelude::*;
 
 use super::cells::CellWriter;
 use super::frame::StreamFrame;
 use super::*;
+use crate::driver::{Application, PayloadLocation};
+use crate::poll::PollWaker;
 
 const RECEIVE_BUFFER: u64 = 32 << 10;
 /// More than sixteen streams may send.
@@ -778,32 +783,64 @@ fn answers_that_are_not_taken_are_bounded() {
     assert!(refused.is_some_and(|count| count as u64 <= most + 100), "{refused:?}");
 }
 
-/// A peer that calls for many bundles fills little more than one of them: each later one gets a part of the bound.
+/// A bundle of a peer at a node.
+fn bundle_of_peer(bundles: &Arc<SharedBundles>, port: u16, most: u64) -> BundleApplication {
+    let mut multiplexer = Multiplexer::new(config(false));
+    multiplexer.set_limits(2000, 0, most);
+    let key = ((Ipv4Addr::LOCALHOST, port).into(), "bulk".to_owned());
+    let bundle = SharedBundle::new(port.into(), key, multiplexer, BundleStatus::Open, Contract::default());
+    bundles.lock().share_unread(&bundle, None);
+    BundleApplication { bundle, bundles: bundles.clone() }
+}
+
+/// As much arrives of each of so many streams.
+fn fill_streams(bundle: &mut BundleApplication, streams: u32, parts: u64) {
+    let mut said = CellWriter::default();
+    for stream in (0..2 * streams).step_by(2) {
+        for part in 0..parts {
+            let from = said.end();
+            said.push(&StreamFrame::Data { stream, offset: part * 4000, bytes: &[0; 4000] });
+            let mut bytes = vec![0; (said.end() - from) as usize];
+            said.read(from, &mut bytes);
+            said.release(said.end());
+            bundle.write(PayloadLocation::Stream(from), &bytes).unwrap();
+        }
+    }
+}
+
+fn unread(bundle: &BundleApplication) -> u64 {
+    bundle.bundle.lock().multiplexer.unread()
+}
+
+/// A peer that calls for many bundles, and fills one after another, has all of them hold no more than the bound: the fullest
+/// gives way to later ones. One that holds little loses nothing. What is gone makes room again.
 #[test]
 fn bundles_of_a_peer_share_the_bound() {
-    let most = 64 << 20;
-    let mut bundles = super::shared::Bundles::default();
-    let key = |port| ((std::net::Ipv4Addr::LOCALHOST, port).into(), "bulk".to_owned());
-    let mut fill = |port: u16| {
-        let mut multiplexer = Multiplexer::new(config(false));
-        multiplexer.set_limits(2000, 0, most);
-        multiplexer.share(bundles.sharers(&key(port), None));
-        let mut said = CellWriter::default();
-        for stream in (0..4000).step_by(2) {
-            for part in 0..16 {
-                let data = StreamFrame::Data { stream, offset: part * 4000, bytes: &[0; 4000] };
-                hear(&mut multiplexer, &mut said, &[data]).unwrap();
-            }
-        }
-        multiplexer
-    };
-    let filled: Vec<Multiplexer> = (1..=16).map(&mut fill).collect();
-    let held: Vec<u64> = filled.iter().map(|multiplexer| multiplexer.held_bytes() >> 20).collect();
-    assert_eq!(held[..3], [63, 31, 21]);
-    // An eighth of it is what one stream's window may grow to.
-    assert!(held[8..].iter().all(|held| *held <= 8), "{held:?}");
+    let most = 8 << 20;
+    let bundles = Arc::new(SharedBundles::new(PollWaker::new().unwrap(), None, Vec::new()));
+    let mut small = bundle_of_peer(&bundles, 100, most);
+    fill_streams(&mut small, 1, 8);
+    let mut filled = Vec::new();
+    for port in 1..=64 {
+        let mut bundle = bundle_of_peer(&bundles, port, most);
+        fill_streams(&mut bundle, 140, 16);
+        filled.push(bundle);
+        let held: u64 = filled.iter().map(unread).sum::<u64>() + unread(&small);
+        // What is reset is a stream, of up to 64 kB here.
+        assert!((most - 64_000..=most).contains(&held), "{held} in {port}");
+    }
+    // Each of the 64 keeps a part of the bound.
+    assert!(
+        filled.iter().all(|bundle| unread(bundle) <= most / 32),
+        "{:?}",
+        filled.iter().map(unread).collect::<Vec<_>>()
+    );
+    assert_eq!(unread(&small), 32_000);
     drop(filled);
-    assert_eq!(fill(20).held_bytes() >> 20, 63);
+    let mut alone = bundle_of_peer(&bundles, 101, most);
+    fill_streams(&mut alone, 140, 16);
+    assert!((most - 64_000..=most).contains(&(unread(&alone) + unread(&small))), "{}", unread(&alone));
+    assert_eq!(unread(&small), 32_000);
 }
 
 /// A peer that has its packets sent and acknowledges none, whatever it says of its window, has a window's bytes kept for it.

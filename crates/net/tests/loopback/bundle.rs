@@ -216,6 +216,54 @@ fn a_stalled_stream_holds_up_no_other() {
     });
 }
 
+/// All bundles with a peer have one bound for what nobody reads, whoever called and in whatever order they fill: the fullest
+/// gives way. A stream of the same peer that is read goes on.
+#[test]
+fn bundles_of_a_peer_have_one_bound() {
+    block_on(async {
+        let most = 8 << 20;
+        let few = BundleClass { max_unread: most, max_streams: 256, ..class("bulk") };
+        let (far, mut accepted) = BundleNode::bind(LOOPBACK.into(), settings(), vec![few]).unwrap();
+        let there = far.local_address();
+        let (good, _streams, _) = node(&["bulk"]);
+        let mut live = good.open(there, "bulk", Vec::new()).unwrap();
+        live.write_all(b"x").await.unwrap();
+        let mut read = accepted.next().await.unwrap().stream;
+        read.read_exact(&mut [0]).await.unwrap();
+        let mut filled = Vec::new();
+        for number in 0..4 {
+            let (near, mut to_near, near_address) = node(&["bulk"]);
+            let mut called = None;
+            if number == 3 {
+                let mut stream = far.open(near_address, "bulk", Vec::new()).unwrap();
+                stream.write_all(b"x").await.unwrap();
+                let mut accepted = to_near.next().await.unwrap();
+                accepted.stream.read_exact(&mut [0]).await.unwrap();
+                called = Some((stream, accepted));
+            }
+            let mut streams = Vec::new();
+            for _ in 0..160 {
+                let mut stream = near.open(there, "bulk", Vec::new()).unwrap();
+                stream.write_all(&content(64 << 10, 7)).await.unwrap();
+                streams.push(stream);
+            }
+            // The far side has got all of it, or has reset its stream.
+            while near.reports()[0].held_bytes > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(near.reports().len(), 1, "it goes by the bundle that stands");
+            filled.push((near, to_near, streams, called));
+            let held: u64 = far.reports().iter().map(|report| report.held_bytes).sum();
+            // What a bundle holds besides is the resets that its peer has not acknowledged yet.
+            assert!((most / 2..most + (64 << 10)).contains(&held), "{held} after {number}");
+            live.write_all(&content(64 << 10, number)).await.unwrap();
+            let mut bytes = vec![0; 64 << 10];
+            read.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(bytes, content(64 << 10, number));
+        }
+    });
+}
+
 /// A TCP connection: the program's end, and the other.
 fn connection() -> (TcpStream, OwnedFd) {
     let listener = TcpListener::bind(SocketAddr::from(LOOPBACK)).unwrap();
