@@ -160,6 +160,21 @@ fn what_waits_for_its_hashes_is_not_sent_for_ever() {
     assert!(report.succeeded && came < 2 * bytes, "{came} bytes came of {bytes}");
 }
 
+/// A receiver that gets a new address when it has given its sender up, who heard nothing of it for so long, still tells it that
+/// the file is in its place: the sender would call the old address until it gives up as well.
+#[test]
+fn a_receiver_that_has_closed_and_moves_is_heard() {
+    for down_ms in [4000, 6000] {
+        let mut scenario = quiet(1000);
+        scenario.receiver.disk.delay_ns = 20_000_000;
+        // From when all of it has arrived.
+        scenario.senders[0].host.link.down = vec![(30_000_000, down_ms * 1_000_000)];
+        scenario.receiver.rebinds = vec![3_800_000_000];
+        let report = scenario.run().unwrap_or_else(|why| panic!("down until {down_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "down until {down_ms} ms");
+    }
+}
+
 /// The same seed gives the same run, event by event.
 #[test]
 fn a_seed_gives_the_same_run() {
