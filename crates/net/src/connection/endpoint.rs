@@ -27,7 +27,7 @@ use super::seal::OpenError;
 use super::sources::{Sources, source_of};
 use super::state::{
     CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES, Move,
-    Protection, UNCONFIRMED_LIFETIME, Unconfirmed,
+    Protection, UNASKED_CLOSE, UNCONFIRMED_LIFETIME, Unconfirmed,
 };
 use crate::seam::{Mutant, is_mutant};
 
@@ -156,9 +156,10 @@ impl Endpoint {
                 let (peer, bytes) = (known.peer, known.frame(&frame));
                 let silence = now.since(known.last_heard);
                 let until = now.after(CLOSED_LIFETIME.max(silence.times(CLOSED_SILENCES).min(idle_timeout)));
-                known.state = ConnectionState::Closed { close: Some(Box::new(frame)), closes: 0, until };
+                let again = (silence > UNASKED_CLOSE).then(|| (now.after(UNASKED_CLOSE), UNASKED_CLOSE));
+                known.state = ConnectionState::Closed { close: Some(Box::new(frame)), closes: 0, again, until };
                 self.send(peer, bytes);
-                self.wake_by(until);
+                self.wake_for(connection.0);
             }
             ConnectionState::Calling(_) | ConnectionState::Unconfirmed(_) => self.remove(connection.0),
             ConnectionState::Closed { .. } => {}
@@ -835,6 +836,11 @@ impl Endpoint {
                     self.send(peer, bytes);
                 }
             }
+            ConnectionState::Closed { again, until, .. } if now < *until => {
+                *again = again.map(|(_, waited)| (now.after(waited.times(2)), waited.times(2)));
+                let peer = known.peer;
+                self.close_again(id, peer, usize::MAX);
+            }
             ConnectionState::Unconfirmed(_) | ConnectionState::Closed { .. } => self.remove(id),
         }
     }
@@ -858,7 +864,7 @@ impl Endpoint {
     fn end(&mut self, now: Instant, id: u32, why: Closed) {
         let Some(known) = self.get(id) else { return };
         let until = now.after(CLOSED_LIFETIME);
-        known.state = ConnectionState::Closed { close: None, closes: 0, until };
+        known.state = ConnectionState::Closed { close: None, closes: 0, again: None, until };
         self.events.push_back((ConnectionId(id), Event::Closed(why)));
         self.wake_by(until);
     }

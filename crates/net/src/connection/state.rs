@@ -26,6 +26,10 @@ pub(super) const CLOSED_LIFETIME: Span = Span::from_secs(1);
 /// idle timeout. A doubling timer may keep the peer silent for longer still, and its next datagram must be answered by
 /// the close.
 pub(super) const CLOSED_SILENCES: u64 = 4;
+/// A close to a peer that was silent for longer than this is repeated unasked, first after this long, then at doubling
+/// intervals while the connection is remembered. If this side moves meanwhile, what the peer sends does not reach it, and
+/// the peer learns the new address only from what it hears.
+pub(super) const UNASKED_CLOSE: Span = Span::from_secs(1);
 /// Interval in which a peer that was not heard since the handshake is asked for a sign of life.
 const CONFIRM_INTERVAL: Span = Span::from_ms(200);
 /// Requests for a sign of life within the idle timeout.
@@ -132,6 +136,8 @@ pub(super) enum ConnectionState {
     Closed {
         close: Option<Box<Frame>>,
         closes: u8,
+        /// When this side repeats it unasked, if it does, and how long after the last time.
+        again: Option<(Instant, Span)>,
         until: Instant,
     },
 }
@@ -207,7 +213,7 @@ impl Connection {
             ConnectionState::Calling(calling) => calling.resend_at.min(calling.until),
             ConnectionState::Unconfirmed(unconfirmed) => unconfirmed.until,
             ConnectionState::Open => self.last_heard.after(idle_timeout).min(self.ping_at(idle_timeout)),
-            ConnectionState::Closed { until, .. } => *until,
+            ConnectionState::Closed { again, until, .. } => again.map_or(*until, |(at, _)| at.min(*until)),
         }
     }
 

@@ -426,6 +426,33 @@ fn a_lost_close_is_repeated_after_a_long_silence() {
     }
 }
 
+/// A close to a peer that was not heard for three seconds is repeated unasked while it is remembered, for twelve: where this
+/// side has moved, the peer does not find it. One to a peer that was heard just before is said once.
+#[test]
+fn a_close_to_a_silent_peer_is_repeated_unasked() {
+    for configs in all_keys() {
+        for (silence_ms, said) in [(100, 1), (3100, 4)] {
+            let (mut pair, _, b) = Pair::connected(configs.clone());
+            pair.run(Span::from_ms(silence_ms), |_, _| true);
+            pair.b.close(pair.now, b, 0, "done");
+            pair.log.clear();
+            pair.run(Span::from_secs(25), |_, _| false);
+            assert_eq!(pair.log.iter().filter(|(of_a, _)| !of_a).count(), said, "after {silence_ms} ms");
+            assert_eq!(pair.b.connections(), 0);
+        }
+    }
+    for configs in all_keys().into_iter().skip(1) {
+        let (mut pair, a, b) = Pair::connected(configs);
+        pair.run(Span::from_ms(3100), |_, _| true);
+        pair.b.close(pair.now, b, 0, "done");
+        pair.run(Span::from_ms(900), |_, _| false);
+        pair.b.handle_timeout(pair.now.after(Span::from_ms(100)));
+        let (_, close) = pair.b.poll_transmit().unwrap();
+        pair.hear_a(address(3), &close);
+        assert_eq!(pair.events_a, [(a, Event::Closed(Closed::ByPeer { code: 0, reason: "done".into() }))]);
+    }
+}
+
 /// A caller that has moved and did not hear of a close is told where it is now, in no more than three times what it sent:
 /// without the reason, if need be. What overtook others, and what somebody has changed, is told nothing.
 #[test]

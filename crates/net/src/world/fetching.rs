@@ -53,6 +53,8 @@ pub(crate) struct FetchReport {
     pub(crate) succeeded: bool,
     /// Sources that were left out for what they sent.
     pub(crate) liars: usize,
+    /// Bytes of symbols from all sources, needed or not, if it has succeeded.
+    pub(crate) came_bytes: u64,
 }
 
 impl Fetching {
@@ -156,7 +158,9 @@ impl Fetching {
         let sources = result.as_ref().map_or(&[][..], |fetched| &fetched.sources);
         let lies = |lost: &String| lost.contains("that are not of the file");
         let liars = sources.iter().filter(|source| source.lost.as_ref().is_some_and(lies)).count();
-        Ok(FetchReport { ending, succeeded: result.is_ok(), liars })
+        let symbol_bytes = u64::from(self.settings.flow.mtu);
+        let came_bytes = sources.iter().map(|source| source.symbols * symbol_bytes).sum();
+        Ok(FetchReport { ending, succeeded: result.is_ok(), liars, came_bytes })
     }
 
     /// Success means that the file is in its place, for good, and is the one that was asked for, or that most sources offer.

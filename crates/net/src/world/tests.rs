@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::time::Span;
 
-use super::fetching::{FetchReport, Fetching};
+use super::fetching::{FetchReport, Fetching, Role};
 use super::network::Link;
 use super::scenario::{Lies, Report, Scenario, Sending, send_in_vain, send_to_a_liar};
 use super::schedule::HostConfig;
@@ -134,6 +134,44 @@ fn a_receiver_that_moves_is_followed() {
         scenario.receiver.rebinds = vec![rebinds_ms * 1_000_000];
         let report = scenario.clone().run().unwrap_or_else(|why| panic!("moved after {rebinds_ms} ms: {why}"));
         assert_eq!(report.succeeded, 1, "moved after {rebinds_ms} ms");
+    }
+}
+
+/// A fast source does not send on what waits for its hashes: the acknowledgements would fill the receiver's slow line, and the
+/// requests for the hashes would be lost in its queue. The two that are asked first are gone by then.
+#[test]
+fn what_waits_for_its_hashes_is_not_sent_for_ever() {
+    let source = |delay_ms: u64, link: Link| {
+        let link = Link { delay_ns: delay_ms * 1_000_000, rate: 160_000_000, ..link };
+        (Role::Honest, HostConfig { link, ..HostConfig::default() })
+    };
+    let gone = Link { down: vec![(100_000_000, u64::MAX)], ..Link::default() };
+    let line = Link { delay_ns: 24_000_000, rate: 5_000_000, queue_ns: 12_000_000, ..Link::default() };
+    let fetching = Fetching {
+        bytes: 5_000_000,
+        sources: vec![source(1, gone.clone()), source(1, gone), source(29, Link::default())],
+        receiver: HostConfig { link: line, ..HostConfig::default() },
+        by_hash: true,
+        faulty: false,
+        ..Fetching::of_seed(0)
+    };
+    let report = fetching.run().unwrap();
+    let (came, bytes) = (report.came_bytes, fetching.bytes as u64);
+    assert!(report.succeeded && came < 2 * bytes, "{came} bytes came of {bytes}");
+}
+
+/// A receiver that gets a new address when it has given its sender up, who heard nothing of it for so long, still tells it that
+/// the file is in its place: the sender would call the old address until it gives up as well.
+#[test]
+fn a_receiver_that_has_closed_and_moves_is_heard() {
+    for down_ms in [4000, 6000] {
+        let mut scenario = quiet(1000);
+        scenario.receiver.disk.delay_ns = 20_000_000;
+        // From when all of it has arrived.
+        scenario.senders[0].host.link.down = vec![(30_000_000, down_ms * 1_000_000)];
+        scenario.receiver.rebinds = vec![3_800_000_000];
+        let report = scenario.run().unwrap_or_else(|why| panic!("down until {down_ms} ms: {why}"));
+        assert_eq!(report.succeeded, 1, "down until {down_ms} ms");
     }
 }
 

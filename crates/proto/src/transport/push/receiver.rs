@@ -429,7 +429,10 @@ impl PushReceiver {
         // known to be decoded, even if all of it has come: who hears that nothing is does not send for it again.
         let missing = (block.wanted + 2).saturating_sub(block.received);
         let fair = missing.div_ceil(self.active).max(1);
-        if !self.config.claims || whole {
+        // What is left of a share then is lost with the acknowledgements that claimed it. It may be long until the block is known
+        // to be decoded: its hash may have to come on the way that symbols would fill.
+        let enough = whole || block.received >= block.wanted;
+        if !self.config.claims || enough {
             return (fair, NO_CLAIM);
         }
         let slot = self.peers[peer].slot;

@@ -443,6 +443,35 @@ fn an_acknowledgement_waits_for_the_decoder() {
     assert_eq!(needed(Word::Missing(4), 5), [2, 5, 4, 3, 2, 1]);
 }
 
+/// A block that is complete, and of which the decoder says nothing yet, is asked for once per source, whatever its sources
+/// have claimed: claims that were lost with their acknowledgements never arrive.
+#[test]
+fn a_complete_block_is_asked_for_once_until_the_decoder_says_more() {
+    let config = Arc::new(PushConfig { claims: true, ..config(2) });
+    let partition = Partition::new(100 * u64::from(SYMBOL), SYMBOL, 100).expect("an object");
+    let receiver = PushReceiver::beside_decoder(config, partition, 0, Instant::ZERO).into_shared();
+    let mut ports = [0, 1].map(|_| {
+        let peer = receiver.borrow_mut().add_peer();
+        PushPort::new(receiver.clone(), peer)
+    });
+    let mut heard = |from: usize, number, symbol| {
+        let body = Body::Symbol { number, block: 0, symbol, len: SYMBOL, flags: DataFlags::NONE };
+        ports[from].handle_packet(at_ms(0), &Packet::new(config_class(), 1040, body), &SackBlocks::EMPTY);
+        while ports[from].poll_event().is_some() {}
+        match ports[from].poll_transmit(at_ms(0)).map(|packet| packet.body()) {
+            Some(Body::SymbolAck { needed, claim, .. }) => (needed, claim),
+            other => panic!("every symbol is acknowledged: {other:?}"),
+        }
+    };
+    heard(1, 0, 1);
+    // All of its own, each with a claim; then repair symbols.
+    let said: Vec<_> = (0..110).map(|number| heard(0, number, 2 * number)).collect();
+    let claims = said.iter().filter(|(_, claim)| *claim != crate::packet::NO_CLAIM).count();
+    assert!(claims > 20, "{claims} claims");
+    // With 103 of them and the other's it has K + 4 symbols.
+    assert!(said[101].0 > 20 && said[102..].iter().all(|(needed, _)| *needed == 1), "{:?}", &said[100..]);
+}
+
 fn config_class() -> crate::packet::TrafficClass {
     crate::packet::TrafficClass::new(0).with_ecn(Ecn::Ect0)
 }
