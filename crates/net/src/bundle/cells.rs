@@ -16,6 +16,9 @@ pub(super) const LEAST_ROOM: usize = 64;
 /// Most cells that are filled at once.
 pub(super) const FILLED_CELLS: usize = 32;
 
+/// A ring of so many bytes is kept though less is needed.
+const KEPT_BYTES: usize = 256 << 10;
+
 /// Bytes from one offset of a stream to another. No cell of them wraps.
 #[derive(Debug, Default)]
 struct Ring {
@@ -23,6 +26,8 @@ struct Ring {
     bytes: Box<[u8]>,
     start: u64,
     end: u64,
+    /// Most that was needed since it was empty.
+    most: usize,
 }
 
 impl Ring {
@@ -33,11 +38,12 @@ impl Ring {
     /// Makes room for so many bytes more.
     fn reserve(&mut self, more: usize) {
         let wanted = (self.end - self.start) as usize + more;
+        self.most = self.most.max(wanted);
         if wanted <= self.bytes.len() {
             return;
         }
         let bytes = vec![0; wanted.next_power_of_two().max(CELL_BYTES)].into();
-        let old = std::mem::replace(self, Self { bytes, start: self.start, end: self.start });
+        let old = std::mem::replace(self, Self { bytes, end: self.start, ..*self });
         old.parts(old.start, (old.end - old.start) as usize).into_iter().for_each(|part| self.append(part));
     }
 
@@ -48,6 +54,18 @@ impl Ring {
         self.bytes[at..at + first.len()].copy_from_slice(first);
         self.bytes[..second.len()].copy_from_slice(second);
         self.end += bytes.len() as u64;
+    }
+
+    /// Everything before `start` is gone. A ring that is empty is let go if it became far larger than it had to be since: what an outage
+    /// held up is not kept for the life of a bundle.
+    fn release(&mut self, start: u64) {
+        if std::mem::replace(&mut self.start, start) == start {
+            return;
+        }
+        if start == self.end && std::mem::take(&mut self.most) <= self.bytes.len() / 4 && self.bytes.len() > KEPT_BYTES
+        {
+            self.bytes = Box::default();
+        }
     }
 
     /// So many bytes from an offset on.
@@ -184,7 +202,7 @@ impl CellWriter {
 
     /// The peer has everything up to here.
     pub(super) fn release(&mut self, up_to: u64) {
-        self.ring.start = up_to.clamp(self.ring.start, self.ring.end);
+        self.ring.release(up_to.clamp(self.ring.start, self.ring.end));
     }
 }
 
@@ -370,6 +388,31 @@ mod tests {
             let bytes = vec![stream as u8; *size];
             writer.push(&StreamFrame::Data { stream, offset: 0, bytes: &bytes });
         }
+    }
+
+    /// A megabyte that waited for the peer is given back once little has come and gone after it, and not while much does. What is written
+    /// then is read right.
+    #[test]
+    fn what_an_outage_held_up_is_given_back() {
+        let mut writer = CellWriter::default();
+        let mut round = |sizes: &[usize]| {
+            let from = writer.end();
+            frames(&mut writer, sizes);
+            let mut bytes = vec![0; (writer.end() - from) as usize];
+            writer.read(from, &mut bytes);
+            writer.release(writer.end());
+            // Released again, as with every acknowledgement of what is not the ring's.
+            writer.release(writer.end());
+            (writer.ring.bytes.len(), bytes)
+        };
+        for _ in 0..3 {
+            assert_eq!(round(&[3000; 300]).0, 2 << 20, "300 cells, to the next power of two");
+        }
+        assert_eq!(round(&[100, 3000]).0, 0);
+        // Up to what is kept in any case.
+        assert_eq!(round(&[3000; 50]).0, KEPT_BYTES);
+        let (kept, bytes) = round(&[100, 3000]);
+        assert!(kept == KEPT_BYTES && bytes.ends_with(&[1; 3000]), "{kept}");
     }
 
     proptest! {
