@@ -28,6 +28,23 @@ fn connections_are_carried_both_ways() {
     });
 }
 
+/// A daemon that listens for both kinds of addresses calls a peer of IPv4, and names it so.
+#[test]
+fn a_socket_for_all_addresses_calls_ipv4() {
+    if std::net::UdpSocket::bind("[::]:0").is_err() {
+        return;
+    }
+    block_on(async {
+        let service = echo().await;
+        let pair = Pair::new(&forward(service), &format!("\"{service}\"")).await;
+        let both = pair.another_at("[::]:0", &format!("{CLASS}{}", forward(service))).await;
+        let back = exchange(TcpStream::connect(both.doors()[0]).await.unwrap(), b"hello").await;
+        assert_eq!(back.unwrap(), b"hello");
+        let status = both.status();
+        assert_eq!((status.bundles[0].peer.as_str(), status.peers[0].open), (&*pair.far.address().to_string(), true));
+    });
+}
+
 /// The first byte of a connection. A reset may be met as early as in `connect`.
 async fn greeting(door: std::net::SocketAddr) -> std::io::Result<u8> {
     TcpStream::connect(door).await?.read_u8().await

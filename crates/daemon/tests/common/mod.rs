@@ -66,6 +66,12 @@ impl Pair {
         start(self.folder.path(), "another", &format!("{peers}{text}")).await
     }
 
+    /// The same, which listens elsewhere.
+    pub async fn another_at(&self, listen: &str, text: &str) -> Daemon {
+        let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
+        start_at(self.folder.path(), "another", listen, &format!("{peers}{text}")).await
+    }
+
     /// The near side's control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.path().join("run").join("near.sock")
@@ -73,14 +79,22 @@ impl Pair {
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    write_at(folder, name, "127.0.0.1:0", text)
+}
+
+fn write_at(folder: &Path, name: &str, listen: &str, text: &str) -> PathBuf {
     let path = folder.join(format!("{name}.toml"));
-    let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"run/{name}.sock\"\n");
+    let head = format!("listen = \"{listen}\"\nkey = \"key\"\ncontrol = \"run/{name}.sock\"\n");
     std::fs::write(&path, head + text).unwrap();
     path
 }
 
 async fn start(folder: &Path, name: &str, text: &str) -> Daemon {
-    Daemon::start(Config::read(&write(folder, name, text)).unwrap()).await.unwrap()
+    start_at(folder, name, "127.0.0.1:0", text).await
+}
+
+async fn start_at(folder: &Path, name: &str, listen: &str, text: &str) -> Daemon {
+    Daemon::start(Config::read(&write_at(folder, name, listen, text)).unwrap()).await.unwrap()
 }
 
 /// Runs it to its end.
