@@ -2,9 +2,15 @@
 
 mod common;
 
-use common::{CLASS, PROXY, Pair, block_on, closed, echo, exchange, forward};
+use common::{CLASS, PROXY, Pair, Way, block_on, closed, echo, exchange, forward};
 use pliant_daemon::doctor::Verdict;
 use pliant_daemon::{Config, Daemon};
+use pliant_net::bundle::{AcceptedStreams, BundleClass, BundleNode};
+use pliant_net::connection::{Closed, Keys};
+use pliant_net::flow::FlowSettings;
+use pliant_net::transfer::Settings;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -42,6 +48,61 @@ fn a_socket_for_all_addresses_calls_ipv4() {
         assert_eq!(back.unwrap(), b"hello");
         let status = both.status();
         assert_eq!((status.bundles[0].peer.as_str(), status.peers[0].open), (&*pair.far.address().to_string(), true));
+    });
+}
+
+fn node() -> (BundleNode, AcceptedStreams) {
+    let class = BundleClass {
+        name: "bulk".to_owned(),
+        message_class: 0,
+        message_line_rate: None,
+        schedule: DaySchedule::default(),
+        flow: FlowSettings::default(),
+        max_streams: 64,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    };
+    let settings = Settings { keys: Keys::Preshared([7; 32]), idle_timeout: Span::from_secs(5), ..Settings::default() };
+    BundleNode::bind(([127, 0, 0, 1], 0).into(), settings, vec![class]).unwrap()
+}
+
+/// A bundle whose way is cut is told of at both ends, with the streams that are lost, and without those that were over. One that
+/// its peer ends is not.
+#[test]
+fn a_cut_bundle_is_told_at_both_ends() {
+    block_on(async {
+        let way = Way::new().await;
+        let ((near, _near_streams), (far, mut accepted)) = (node(), node());
+        let (mut near_ends, mut far_ends) = (near.follow_ends(), far.follow_ends());
+        way.join(far.local_address()).await;
+        let mut held = Vec::new();
+        for number in 0..3 {
+            let mut stream = near.open(way.address, "bulk", Vec::new()).unwrap();
+            stream.write_all(b"hello").await.unwrap();
+            let mut there = accepted.next().await.unwrap().stream;
+            there.write_u8(number).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), number);
+            if number > 0 {
+                held.push((stream, there));
+            }
+        }
+        way.cut().await;
+        // Whoever waits for a stream hears it after that.
+        for stream in held.iter_mut().flat_map(|(near, far)| [near, far]) {
+            stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+        }
+        for ends in [&mut near_ends, &mut far_ends] {
+            let end = ends.try_recv().unwrap();
+            assert!(matches!(end.why, Closed::Silent(_)), "{end:?}");
+            assert_eq!((end.class.as_str(), end.streams), ("bulk", 2));
+        }
+        way.join(far.local_address()).await;
+        let mut stream = near.open(way.address, "bulk", Vec::new()).unwrap();
+        let there = accepted.next().await.unwrap();
+        drop(far);
+        stream.read_u8().await.unwrap_err();
+        drop((near, there, held));
+        assert!(near_ends.try_recv().is_err() && far_ends.try_recv().is_err());
     });
 }
 

@@ -485,6 +485,11 @@ impl Config {
         self.wrong_line(listen.line, format!("cannot listen on {}: {error}", listen.address))
     }
 
+    /// The name of the peer at an address.
+    pub(crate) fn peer_at(&self, address: SocketAddr) -> Option<String> {
+        self.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone())
+    }
+
     /// Sets the control socket, if the file does not.
     pub fn set_default_control(&mut self, path: PathBuf) {
         self.control.get_or_insert(path);

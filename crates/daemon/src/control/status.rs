@@ -276,7 +276,6 @@ impl Status {
     pub(crate) fn of(shared: &Shared) -> Self {
         let config = shared.config().clone();
         let reports = shared.node.reports();
-        let name_of = |address| config.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone());
         let classes_now = config.classes_at(time_of_day());
         let bundles = reports.iter().map(|report| {
             let speed = shared.speed(report);
@@ -290,7 +289,7 @@ impl Status {
             BundleStatus {
                 number: report.number,
                 peer: report.peer.to_string(),
-                name: report.name.clone().or_else(|| name_of(report.peer)),
+                name: report.name.clone().or_else(|| config.peer_at(report.peer)),
                 class: report.class.clone(),
                 state: state.to_owned(),
                 streams: report.streams,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called};
 use super::class::{BundleClass, invalid};
@@ -19,7 +19,7 @@ use super::messages::{ExpectedMessages, IncomingMessages};
 use super::multiplexer::Multiplexer;
 use super::mutex::lock;
 use super::relays::Relays;
-use super::report::BundleReport;
+use super::report::{BundleEnd, BundleReport};
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::api::buffers::{BufferedApplication, Status};
@@ -216,6 +216,14 @@ impl BundleNode {
             self.shared.queue(&bundle);
         }
         Ok(())
+    }
+
+    /// The bundles that end from now on while they carry streams, and not by their peer's word. Who asks again takes the
+    /// place of who did before.
+    pub fn follow_ends(&self) -> UnboundedReceiver<BundleEnd> {
+        let (ends, follows) = unbounded_channel();
+        self.shared.follow_ends(ends);
+        follows
     }
 
     /// Whether every peer that has answered has all that was said to it, and no stream is open to it.
@@ -500,6 +508,7 @@ impl Connections<'_> {
 
     /// A bundle's connection is over.
     fn end(&self, bundle: &Arc<SharedBundle>, why: Closed) {
+        self.thread.shared.tell_end(bundle, &why);
         bundle.close(why, &self.thread.shared);
         self.thread.shared.lock().remove(bundle);
     }

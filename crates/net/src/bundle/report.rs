@@ -9,6 +9,7 @@ use pliant_proto::transport::{Statistics, Transport};
 use pliant_proto::units::Rate;
 
 use super::multiplexer::MultiplexerCounts;
+use crate::connection::Closed;
 
 /// How a bundle stands.
 #[derive(Clone, Debug)]
@@ -39,6 +40,21 @@ pub struct BundleReport {
     pub receiver: Statistics,
     /// What the transport that sends knows of the path.
     pub path: PathReport,
+}
+
+/// A bundle that ended without its peer's word, and the streams that this has cut.
+#[derive(Clone, Debug)]
+pub struct BundleEnd {
+    /// The peer.
+    pub peer: SocketAddr,
+    /// The peer's name in the key file, if it has one.
+    pub name: Option<String>,
+    /// Name of the class.
+    pub class: String,
+    /// Streams that both sides knew of and that were not over, at least one.
+    pub streams: usize,
+    /// Why it ended.
+    pub why: Closed,
 }
 
 /// What a transport that sends knows of its path.
