@@ -106,6 +106,24 @@ fn a_cut_bundle_is_told_at_both_ends() {
     });
 }
 
+/// The first connection after the far daemon has died and come back is made, though the bundle before has not ended yet.
+#[test]
+fn a_far_daemon_that_was_restarted_is_called_again() {
+    block_on(async {
+        let (way, service) = (Way::new().await, echo().await);
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let pair = Pair::with_way(&format!("{CLASS}{}", forward(service)), &far, Some(way.address)).await;
+        let from = way.join(pair.far.address()).await;
+        let door = pair.near.doors()[0];
+        assert_eq!(exchange(TcpStream::connect(door).await.unwrap(), b"before").await.unwrap(), b"before");
+        // As if it was killed: its last word does not arrive.
+        way.cut().await;
+        let pair = pair.restart_far(&far).await;
+        way.join_from(from, pair.far.address()).await;
+        assert_eq!(exchange(TcpStream::connect(door).await.unwrap(), b"after").await.unwrap(), b"after");
+    });
+}
+
 /// The first byte of a connection. A reset may be met as early as in `connect`.
 async fn greeting(door: std::net::SocketAddr) -> std::io::Result<u8> {
     TcpStream::connect(door).await?.read_u8().await

@@ -71,7 +71,12 @@ impl Way {
 
     /// Leads there from now on, from an address that it has not had. Returns that.
     pub async fn join(&self, to: SocketAddr) -> SocketAddr {
-        let back = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        self.join_from(([127, 0, 0, 1], 0).into(), to).await
+    }
+
+    /// The same from an address that it has had before it was cut.
+    pub async fn join_from(&self, from: SocketAddr, to: SocketAddr) -> SocketAddr {
+        let back = UdpSocket::bind(from).await.unwrap();
         back.connect(to).await.unwrap();
         let address = back.local_addr().unwrap();
         self.change(Some(back)).await;
