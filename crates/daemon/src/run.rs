@@ -176,9 +176,9 @@ async fn tell_ends(mut ends: UnboundedReceiver<BundleEnd>, shared: Arc<Shared>) 
 }
 
 fn line_of(end: &BundleEnd, name: Option<String>) -> (String, String) {
-    let BundleEnd { peer, class, streams, why, .. } = end;
+    let BundleEnd { address, class, streams, why, .. } = end;
     let connections = if *streams == 1 { "connection" } else { "connections" };
-    let part = format!("bundle {} {class}", name.unwrap_or_else(|| peer.to_string()));
+    let part = format!("bundle {} {class}", name.unwrap_or_else(|| address.to_string()));
     (part, format!("{why}; {streams} {connections} cut"))
 }
 
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn a_cut_is_one_line() {
         let end = |streams, why| {
-            let (peer, class) = ("192.0.2.7:7411".parse().unwrap(), "backup".to_owned());
-            BundleEnd { peer, name: None, class, streams, why }
+            let (peer, address) = ("192.0.2.1:7411".parse().unwrap(), "192.0.2.7:7411".parse().unwrap());
+            BundleEnd { peer, address, name: None, class: "backup".to_owned(), streams, why }
         };
         let line = |end: &BundleEnd, name: Option<&str>| {
             let (part, what) = line_of(end, name.map(str::to_owned));

@@ -106,6 +106,37 @@ fn a_cut_bundle_is_told_at_both_ends() {
     });
 }
 
+/// Where a caller has moved to is what the status says, and its connections go on.
+#[test]
+fn the_status_follows_a_caller() {
+    block_on(async {
+        let (way, service) = (Way::new().await, echo().await);
+        let near = format!("{CLASS}{}", forward(service));
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let pair = Pair::with_way(&near, &far, Some(way.address)).await;
+        let mut tcp = None;
+        for byte in 0..2 {
+            let address = way.join(pair.far.address()).await.to_string();
+            let tcp = match &mut tcp {
+                Some(tcp) => tcp,
+                None => tcp.insert(TcpStream::connect(pair.near.doors()[0]).await.unwrap()),
+            };
+            // A new address is proven first.
+            for round in 0.. {
+                tcp.write_u8(byte).await.unwrap();
+                assert_eq!(tcp.read_u8().await.unwrap(), byte);
+                let bundles = pair.far.status().bundles;
+                assert_eq!(bundles.len(), 1);
+                if bundles[0].peer == address {
+                    break;
+                }
+                assert!(byte == 1 && round < 10_000, "{}", bundles[0].peer);
+            }
+            assert_eq!(pair.near.status().bundles[0].peer, way.address.to_string());
+        }
+    });
+}
+
 /// The first connection after the far daemon has died and come back is made, though the bundle before has not ended yet.
 #[test]
 fn a_far_daemon_that_was_restarted_is_called_again() {

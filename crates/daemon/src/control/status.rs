@@ -212,7 +212,7 @@ impl DoorStatusKind {
 pub struct BundleStatus {
     /// Its number at this daemon.
     pub number: u64,
-    /// The peer's address.
+    /// The peer's present address.
     pub peer: String,
     /// The peer's name, by its key or by the file.
     pub name: Option<String>,
@@ -288,8 +288,12 @@ impl Status {
             };
             BundleStatus {
                 number: report.number,
-                peer: report.peer.to_string(),
-                name: report.name.clone().or_else(|| config.peer_at(report.peer)),
+                peer: report.address.to_string(),
+                name: report
+                    .name
+                    .clone()
+                    .or_else(|| config.peer_at(report.peer))
+                    .or_else(|| config.peer_at(report.address)),
                 class: report.class.clone(),
                 state: state.to_owned(),
                 streams: report.streams,
@@ -312,7 +316,7 @@ impl Status {
         let peers = config.peers.iter().map(|(name, address)| PeerStatus {
             name: name.clone(),
             address: address.to_string(),
-            open: reports.iter().any(|report| report.open && report.peer == *address),
+            open: reports.iter().any(|report| report.open && [report.peer, report.address].contains(address)),
         });
         let classes = classes_now.iter().map(|class| ClassStatus {
             name: class.name.clone(),

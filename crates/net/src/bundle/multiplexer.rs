@@ -424,8 +424,8 @@ impl Multiplexer {
 
     /// Streams that are not over for the application, and of which both sides know.
     pub(super) fn established_streams(&self) -> usize {
-        let is_established = |(&stream, known): &(&StreamId, &Stream)| {
-            !known.dropped && known.reset.is_none() && (self.is_peers(stream) || known.incoming.received > 0)
+        let is_established = |(stream, known): &(&StreamId, &Stream)| {
+            !known.dropped && known.reset.is_none() && (self.is_peers(**stream) || known.incoming.received > 0)
         };
         self.streams.iter().filter(is_established).count()
     }

@@ -248,6 +248,7 @@ impl BundleNode {
             BundleReport {
                 number: bundle.number,
                 peer: canonical(peer),
+                address: canonical(state.address),
                 name: state.peer.as_ref().and_then(|peer| peer.name.clone()),
                 class,
                 open: matches!(state.status, BundleStatus::Open),

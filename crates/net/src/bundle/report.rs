@@ -16,8 +16,10 @@ use crate::connection::Closed;
 pub struct BundleReport {
     /// Its number at this node: no other bundle has it.
     pub number: u64,
-    /// The peer.
+    /// The peer, by the address at which it was called, or from which it has called.
     pub peer: SocketAddr,
+    /// Where it is now.
+    pub address: SocketAddr,
     /// The peer's name in the key file, if it has one.
     pub name: Option<String>,
     /// Name of the class.
@@ -45,8 +47,10 @@ pub struct BundleReport {
 /// A bundle that ended without its peer's word, and the streams that this has cut.
 #[derive(Clone, Debug)]
 pub struct BundleEnd {
-    /// The peer.
+    /// The peer, by the address at which it was called, or from which it had called.
     pub peer: SocketAddr,
+    /// Where it was last.
+    pub address: SocketAddr,
     /// The peer's name in the key file, if it has one.
     pub name: Option<String>,
     /// Name of the class.

@@ -189,9 +189,9 @@ impl SharedBundles {
             return;
         }
         let name = state.peer.as_ref().and_then(|peer| peer.name.clone());
-        let (peer, class) = (canonical(bundle.key.0), bundle.key.1.clone());
+        let ((peer, class), address) = (bundle.key.clone(), canonical(state.address));
         // Nobody may listen any more.
-        let _ = ends.send(BundleEnd { peer, name, class, streams, why: why.clone() });
+        let _ = ends.send(BundleEnd { peer: canonical(peer), address, name, class, streams, why: why.clone() });
     }
 
     pub(super) fn messages(&self) -> MutexGuard<'_, MessageFlows> {
@@ -342,6 +342,8 @@ pub(crate) struct BundleState {
     pub(crate) retired: bool,
     /// Who its peer is, where keys tell.
     pub(crate) peer: Option<Arc<Peer>>,
+    /// Where it is now: the key keeps the address at which it was called, or from which it has.
+    pub(super) address: SocketAddr,
     waiting: BTreeMap<StreamId, Waiting>,
     /// What this side sends is under it.
     pub(crate) contract: Contract,
@@ -374,6 +376,7 @@ impl SharedBundle {
             changed: false,
             retired: false,
             peer: None,
+            address: key.0,
             waiting: BTreeMap::new(),
             contract,
             closing: false,
