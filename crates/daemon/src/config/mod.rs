@@ -402,6 +402,13 @@ impl Config {
         let source = Source { text, path };
         let mut file: File = toml::from_str(text)
             .map_err(|error| source.wrong(error.span().map_or(0, |span| span.start), in_words(error.message())))?;
+        let sockets =
+            [("control", file.control.as_ref()), ("socket", file.preload.as_ref().map(|table| &table.socket))];
+        for (key, path) in sockets {
+            if let Some(path) = path.filter(|path| path.get_ref().as_os_str().is_empty()) {
+                return Err(source.wrong(path.span().start, format!("`{key}` is empty: it is the path of a socket")));
+            }
+        }
         for (name, peer) in &mut file.peers {
             *peer = canonical(*peer);
             let reached = check_reach(*file.listen.get_ref(), *peer, is_for_ipv6_only);
@@ -1251,6 +1258,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "class = -1\nmax_rate", 10, "expected a whole number from 0 to 255"),
             ("max_rate", "weight = \"x\"\nmax_rate", 10, "expected a number"),
             ("[peers]", "control = 3\n[peers]", 5, "expected a path in quotes"),
+            ("[peers]", "control = \"\"\n[peers]", 5, "`control` is empty"),
+            ("[proxy]", "[preload]\nsocket = \"\"\n[proxy]", 19, "`socket` is empty"),
+            ("127.0.0.1:7412", "far.example:7412", 6, "names of hosts are not taken"),
             ("[peers]", "limits = 3\n[peers]", 5, "expected a table"),
             ("allow = [", "allow = [3, ", 27, "expected text in quotes"),
             ("[exit]", "[exit.peers.a]\nallow = 3\n[exit]", 27, "expected a list in brackets"),
