@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
 
 /// Bits per second of bytes per second.
 pub(crate) fn rate(bytes_per_second: f64) -> String {
-    let bits = bytes_per_second * 8.0;
+    // A sum of nothing is minus zero.
+    let bits = bytes_per_second * 8.0 + 0.0;
     match bits {
         bits if bits >= 1e9 => format!("{:.2} Gbit/s", bits / 1e9),
         bits if bits >= 1e6 => format!("{:.1} Mbit/s", bits / 1e6),
@@ -147,5 +148,6 @@ mod tests {
     #[test]
     fn rates_have_their_unit() {
         assert_eq!([25e6, 1250.0, 2.5e8].map(rate), ["200.0 Mbit/s", "10.0 kbit/s", "2.00 Gbit/s"]);
+        assert_eq!([0.0, [0.0; 0].iter().sum()].map(rate), ["0.0 kbit/s", "0.0 kbit/s"]);
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::mutex::lock;
 
-/// Most that is told of a door in a minute: any client can be refused for two reasons in turn, without end.
+/// Most that is told of a door, or of all bundles, in a minute: any client can be refused for two reasons in turn, without end.
 const MAX_TOLD: u32 = 32;
 const MINUTE: Duration = Duration::from_secs(60);
 /// So long the same reason is not told again.
@@ -34,21 +34,36 @@ impl Told {
         }
     }
 
+    /// Says something of a part that is news each time, within the bound of a minute.
+    pub(crate) fn tell_each(&self, part: &str, what: &str) {
+        if lock(&self.0).has_room(Instant::now()) {
+            say(part, what);
+        }
+    }
+
     /// Clients try again, and the same reason is told once an hour; of others so many are told in a minute.
     fn is_news(&self, now: Instant, why: &str) -> bool {
         let mut told = lock(&self.0);
         if told.last.as_ref().is_some_and(|(last, at)| last == why && now.duration_since(*at) < SAME_FOR) {
             return false;
         }
-        if told.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
-            (told.since, told.count) = (Some(now), 0);
-        }
-        let is_news = told.count < MAX_TOLD;
+        let is_news = told.has_room(now);
         if is_news {
-            told.count += 1;
             told.last = Some((why.to_owned(), now));
         }
         is_news
+    }
+}
+
+impl LastTold {
+    /// Whether there is room for another line in this minute, which is taken.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now.duration_since(since) >= MINUTE) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        let has_room = self.count < MAX_TOLD;
+        self.count += u32::from(has_room);
+        has_room
     }
 }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_net::bundle::{BundleNode, BundleReport};
+use pliant_net::bundle::{BundleEnd, BundleNode, BundleReport};
 use pliant_net::clock::time_of_day;
 use pliant_net::transfer::Settings;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -17,6 +18,7 @@ use crate::change::{bind, open};
 use crate::config::{Config, ConfigError, LedgerFile};
 use crate::control::{ControlSocket, Status};
 use crate::doors::preload::PreloadDoor;
+use crate::log::Told;
 use crate::lossy::LossyExit;
 use crate::lossy::journal::Ledgers;
 use crate::objects::Objects;
@@ -73,7 +75,8 @@ impl Daemon {
             }
             None => None,
         };
-        let (doors, shared) = (config.doors.clone(), Shared::new(node, config, objects, lossy));
+        let (doors, ends) = (config.doors.clone(), node.follow_ends());
+        let shared = Shared::new(node, config, objects, lossy);
         let mut tasks = JoinSet::new();
         for (door, listener) in doors.into_iter().zip(listeners) {
             let opened = open(door, listener, &shared);
@@ -81,6 +84,7 @@ impl Daemon {
         }
         tasks.spawn(exit::serve(streams, shared.clone()));
         tasks.spawn(sample(shared.clone()));
+        tasks.spawn(tell_ends(ends, shared.clone()));
         tasks.spawn(change::follow_schedules(shared.clone()));
         if shared.lossy.is_some() {
             tasks.spawn(sync_ledgers(shared.clone()));
@@ -161,6 +165,23 @@ impl Daemon {
     }
 }
 
+/// Says which bundles end while they carry connections, and not by their peers' word.
+async fn tell_ends(mut ends: UnboundedReceiver<BundleEnd>, shared: Arc<Shared>) {
+    let told = Told::default();
+    while let Some(end) = ends.recv().await {
+        let name = end.name.clone().or_else(|| shared.config().peer_at(end.peer));
+        let (part, what) = line_of(&end, name);
+        told.tell_each(&part, &what);
+    }
+}
+
+fn line_of(end: &BundleEnd, name: Option<String>) -> (String, String) {
+    let BundleEnd { address, class, streams, why, .. } = end;
+    let connections = if *streams == 1 { "connection" } else { "connections" };
+    let part = format!("bundle {} {class}", name.unwrap_or_else(|| address.to_string()));
+    (part, format!("{why}; {streams} {connections} cut"))
+}
+
 /// Syncs the ledger of records that were left out to the disk, without end.
 async fn sync_ledgers(shared: Arc<Shared>) {
     loop {
@@ -195,8 +216,27 @@ mod tests {
     use std::path::Path;
 
     use pliant_net::bundle::ChangeBytes;
+    use pliant_net::connection::Closed;
+    use pliant_proto::time::Span;
 
     use super::*;
+
+    /// Names are those of the status: by the key, by the file, or else the address.
+    #[test]
+    fn a_cut_is_one_line() {
+        let end = |streams, why| {
+            let (peer, address) = ("192.0.2.1:7411".parse().unwrap(), "192.0.2.7:7411".parse().unwrap());
+            BundleEnd { peer, address, name: None, class: "backup".to_owned(), streams, why }
+        };
+        let line = |end: &BundleEnd, name: Option<&str>| {
+            let (part, what) = line_of(end, name.map(str::to_owned));
+            format!("{part}: {what}")
+        };
+        let silent = end(1, Closed::Silent(Span::from_secs(30)));
+        assert_eq!(line(&silent, Some("far")), "bundle far backup: nothing heard for 30s; 1 connection cut");
+        let reset = line(&end(2, Closed::Reset), None);
+        assert_eq!(reset, "bundle 192.0.2.7:7411 backup: the peer was restarted; 2 connections cut");
+    }
 
     /// Panics at the first byte, and at the end.
     struct Panics;

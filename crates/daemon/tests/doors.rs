@@ -2,9 +2,15 @@
 
 mod common;
 
-use common::{CLASS, PROXY, Pair, block_on, closed, echo, exchange, forward};
+use common::{CLASS, PROXY, Pair, Way, block_on, closed, echo, exchange, forward};
 use pliant_daemon::doctor::Verdict;
 use pliant_daemon::{Config, Daemon};
+use pliant_net::bundle::{AcceptedStreams, BundleClass, BundleNode};
+use pliant_net::connection::{Closed, Keys};
+use pliant_net::flow::FlowSettings;
+use pliant_net::transfer::Settings;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -25,6 +31,127 @@ fn connections_are_carried_both_ways() {
         }
         tasks.join_all().await;
         assert_eq!(pair.near.reports().len(), 1, "all in one bundle");
+    });
+}
+
+/// A daemon that listens for both kinds of addresses calls a peer of IPv4, and names it so.
+#[test]
+fn a_socket_for_all_addresses_calls_ipv4() {
+    if std::net::UdpSocket::bind("[::]:0").is_err() {
+        return;
+    }
+    block_on(async {
+        let service = echo().await;
+        let pair = Pair::new(&forward(service), &format!("\"{service}\"")).await;
+        let both = pair.another_at("[::]:0", &format!("{CLASS}{}", forward(service))).await;
+        let back = exchange(TcpStream::connect(both.doors()[0]).await.unwrap(), b"hello").await;
+        assert_eq!(back.unwrap(), b"hello");
+        let status = both.status();
+        assert_eq!((status.bundles[0].peer.as_str(), status.peers[0].open), (&*pair.far.address().to_string(), true));
+    });
+}
+
+fn node() -> (BundleNode, AcceptedStreams) {
+    let class = BundleClass {
+        name: "bulk".to_owned(),
+        message_class: 0,
+        message_line_rate: None,
+        schedule: DaySchedule::default(),
+        flow: FlowSettings::default(),
+        max_streams: 64,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    };
+    let settings = Settings { keys: Keys::Preshared([7; 32]), idle_timeout: Span::from_secs(5), ..Settings::default() };
+    BundleNode::bind(([127, 0, 0, 1], 0).into(), settings, vec![class]).unwrap()
+}
+
+/// A bundle whose way is cut is told of at both ends, with the streams that are lost, and without those that were over. One that
+/// its peer ends is not.
+#[test]
+fn a_cut_bundle_is_told_at_both_ends() {
+    block_on(async {
+        let way = Way::new().await;
+        let ((near, _near_streams), (far, mut accepted)) = (node(), node());
+        let (mut near_ends, mut far_ends) = (near.follow_ends(), far.follow_ends());
+        way.join(far.local_address()).await;
+        let mut held = Vec::new();
+        for number in 0..3 {
+            let mut stream = near.open(way.address, "bulk", Vec::new()).unwrap();
+            stream.write_all(b"hello").await.unwrap();
+            let mut there = accepted.next().await.unwrap().stream;
+            there.write_u8(number).await.unwrap();
+            assert_eq!(stream.read_u8().await.unwrap(), number);
+            if number > 0 {
+                held.push((stream, there));
+            }
+        }
+        way.cut().await;
+        // Whoever waits for a stream hears it after that.
+        for stream in held.iter_mut().flat_map(|(near, far)| [near, far]) {
+            stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+        }
+        for ends in [&mut near_ends, &mut far_ends] {
+            let end = ends.try_recv().unwrap();
+            assert!(matches!(end.why, Closed::Silent(_)), "{end:?}");
+            assert_eq!((end.class.as_str(), end.streams), ("bulk", 2));
+        }
+        way.join(far.local_address()).await;
+        let mut stream = near.open(way.address, "bulk", Vec::new()).unwrap();
+        let there = accepted.next().await.unwrap();
+        drop(far);
+        stream.read_u8().await.unwrap_err();
+        drop((near, there, held));
+        assert!(near_ends.try_recv().is_err() && far_ends.try_recv().is_err());
+    });
+}
+
+/// Where a caller has moved to is what the status says, and its connections go on.
+#[test]
+fn the_status_follows_a_caller() {
+    block_on(async {
+        let (way, service) = (Way::new().await, echo().await);
+        let near = format!("{CLASS}{}", forward(service));
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let pair = Pair::with_way(&near, &far, Some(way.address)).await;
+        let mut tcp = None;
+        for byte in 0..2 {
+            let address = way.join(pair.far.address()).await.to_string();
+            let tcp = match &mut tcp {
+                Some(tcp) => tcp,
+                None => tcp.insert(TcpStream::connect(pair.near.doors()[0]).await.unwrap()),
+            };
+            // A new address is proven first.
+            for round in 0.. {
+                tcp.write_u8(byte).await.unwrap();
+                assert_eq!(tcp.read_u8().await.unwrap(), byte);
+                let bundles = pair.far.status().bundles;
+                assert_eq!(bundles.len(), 1);
+                if bundles[0].peer == address {
+                    break;
+                }
+                assert!(byte == 1 && round < 10_000, "{}", bundles[0].peer);
+            }
+            assert_eq!(pair.near.status().bundles[0].peer, way.address.to_string());
+        }
+    });
+}
+
+/// The first connection after the far daemon has died and come back is made, though the bundle before has not ended yet.
+#[test]
+fn a_far_daemon_that_was_restarted_is_called_again() {
+    block_on(async {
+        let (way, service) = (Way::new().await, echo().await);
+        let far = format!("{CLASS}[exit]\nallow = [\"{service}\"]\n");
+        let pair = Pair::with_way(&format!("{CLASS}{}", forward(service)), &far, Some(way.address)).await;
+        let from = way.join(pair.far.address()).await;
+        let door = pair.near.doors()[0];
+        assert_eq!(exchange(TcpStream::connect(door).await.unwrap(), b"before").await.unwrap(), b"before");
+        // As if it was killed: its last word does not arrive.
+        way.cut().await;
+        let pair = pair.restart_far(&far).await;
+        way.join_from(from, pair.far.address()).await;
+        assert_eq!(exchange(TcpStream::connect(door).await.unwrap(), b"after").await.unwrap(), b"after");
     });
 }
 

@@ -488,6 +488,48 @@ fn what_cannot_be_fetched_is_said() {
     });
 }
 
+/// A disk that is full, and sources that are all gone, are told to the program as long as nothing was sent to it, and in the log in
+/// any case, on one line. The log is a process's own, and so is the limit that stands for a full disk: the test calls itself.
+#[test]
+fn why_a_fetch_fails_is_said_and_logged() {
+    const SOURCES: &str = "PLIANT_TEST_SOURCES";
+    if let Ok(sources) = std::env::var(SOURCES) {
+        return block_on(async {
+            let sources: Vec<SocketAddr> = sources.split(' ').map(|source| source.parse().unwrap()).collect();
+            let site = Site::new();
+            let near = site.daemon("near", &sources, "").await;
+            let (head, body) = ask(near.doors()[0], "GET /objects/model.bin HTTP/1.1").await;
+            let shown = &body[..body.len().min(300)];
+            println!("{head}{} bytes: {}", body.len(), String::from_utf8_lossy(shown));
+        });
+    }
+    block_on(async {
+        let site = Site::new();
+        let [one, two, _near] = site.three(&[("model.bin", 5 * MB)], "").await;
+        let there = [one.objects().unwrap(), two.objects().unwrap()];
+        let silent = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let gone = [0, 1].map(|at: usize| silent[at].local_addr().unwrap());
+        let named = format!("no source answers within 5s; asked were s0 at {}, s1 at {}", gone[0], gone[1]);
+        // Shells count in blocks of 512 or of 1,024 bytes. A block of the file has 2 MiB.
+        for (sources, limit, status, why) in [
+            (there, 1024, "507", "File too large"),
+            (there, 4500, "200", "File too large"),
+            (gone, 100_000, "502", &*named),
+        ] {
+            let mut child = Command::new("sh");
+            let call = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" --exact \"$1\" --nocapture");
+            child.args(["-c", &call]).arg(std::env::current_exe().unwrap()).arg("why_a_fetch_fails_is_said_and_logged");
+            child.env(SOURCES, sources.map(|source| source.to_string()).join(" "));
+            let output = tokio::task::spawn_blocking(move || child.output()).await.unwrap().unwrap();
+            let (said, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let told: Vec<&str> = log.lines().filter(|line| line.starts_with("objects: ")).collect();
+            assert!(said.contains(&format!("http/1.1 {status}")), "{said}{log}");
+            assert!(status == "200" || said.contains(why.split(';').next().unwrap()), "{said}{log}");
+            assert!(told.len() == 1 && told[0].starts_with("objects: model.bin: ") && told[0].contains(why), "{log}");
+        }
+    });
+}
+
 /// curl gets a file from two sources, goes on where it was cut off, and does not load again what it has.
 #[test]
 fn curl_fetches_from_two_sources() {

@@ -321,6 +321,23 @@ impl Socket {
     }
 }
 
+/// An address of IPv4 as such: a socket of IPv6 has another name for it.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        // Any other one may have a scope.
+        SocketAddr::V6(six) if six.ip().to_ipv4_mapped().is_none() => address,
+        _ => (address.ip().to_canonical(), address.port()).into(),
+    }
+}
+
+/// A peer's address as a socket at `own` knows it: one of IPv6 reaches IPv4, and is reached from there, by mapped addresses.
+pub(crate) fn known_at(own: SocketAddr, peer: SocketAddr) -> SocketAddr {
+    match (own, canonical(peer)) {
+        (SocketAddr::V6(_), SocketAddr::V4(four)) => (four.ip().to_ipv6_mapped(), four.port()).into(),
+        (_, peer) => peer,
+    }
+}
+
 /// Whether the socket itself is of no use any more, whoever is at the other end.
 pub(crate) fn is_of_the_socket(error: &io::Error) -> bool {
     use rustix::io::Errno;
@@ -439,6 +456,22 @@ mod tests {
     use pliant_proto::packet::TrafficClass;
 
     use super::*;
+
+    /// Sockets of IPv6 know IPv4 by mapped addresses, however those are written; others keep theirs, with their scope.
+    #[test]
+    fn sockets_of_ipv6_know_ipv4_by_mapped_addresses() {
+        for (own, peer, known) in [
+            ("[::]:1", "192.0.2.7:2", "[::ffff:192.0.2.7]:2"),
+            ("[::]:1", "[::ffff:192.0.2.7]:2", "[::ffff:192.0.2.7]:2"),
+            ("[::]:1", "[fe80::7%3]:2", "[fe80::7%3]:2"),
+            ("0.0.0.0:1", "192.0.2.7:2", "192.0.2.7:2"),
+            ("0.0.0.0:1", "[::ffff:192.0.2.7]:2", "192.0.2.7:2"),
+        ] {
+            let [own, peer, known] = [own, peer, known].map(|address| address.parse::<SocketAddr>().unwrap());
+            assert_eq!(known_at(own, peer), known, "{own} {peer}");
+            assert_eq!(canonical(known), canonical(peer), "{own} {peer}");
+        }
+    }
 
     /// A stranger who writes from port 0, or from an address to which there is no way, cannot end a socket: the answer is a
     /// loss, and others are answered still.

@@ -6,7 +6,7 @@ mod words;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use pliant_net::bundle::BundleClass;
 use pliant_net::clock::to_timeout;
 use pliant_net::connection::{KeyError, Keys};
 use pliant_net::flow::SocketTransport;
+use pliant_net::socket::canonical;
 use pliant_net::transfer::{FolderFilter, Hash};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::schedule::TimeOfDay;
@@ -405,8 +406,21 @@ impl Config {
     /// The same for a text; `path` is its name in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let source = Source { text, path };
-        let file: File = toml::from_str(text)
+        let mut file: File = toml::from_str(text)
             .map_err(|error| source.wrong(error.span().map_or(0, |span| span.start), in_words(error.message())))?;
+        let sockets =
+            [("control", file.control.as_ref()), ("socket", file.preload.as_ref().map(|table| &table.socket))];
+        for (key, path) in sockets {
+            if let Some(path) = path.filter(|path| path.get_ref().as_os_str().is_empty()) {
+                return Err(source.wrong(path.span().start, format!("`{key}` is empty: it is the path of a socket")));
+            }
+        }
+        for (name, peer) in &mut file.peers {
+            *peer = canonical(*peer);
+            let reached = check_reach(*file.listen.get_ref(), *peer, is_for_ipv6_only);
+            let wrong = |why| source.wrong(name.span().start, format!("peers.{}: {why}", name.get_ref()));
+            reached.map_err(wrong)?;
+        }
         let folder = path.parent().unwrap_or(Path::new(""));
         let keys = read_keys(&source, folder, &file.key)?;
         let called = called(&source, &keys, &file)?;
@@ -484,6 +498,11 @@ impl Config {
         self.wrong_line(listen.line, format!("cannot listen on {}: {error}", listen.address))
     }
 
+    /// The name of the peer at an address.
+    pub(crate) fn peer_at(&self, address: SocketAddr) -> Option<String> {
+        self.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone())
+    }
+
     /// Sets the control socket, if the file does not.
     pub fn set_default_control(&mut self, path: PathBuf) {
         self.control.get_or_insert(path);
@@ -541,6 +560,25 @@ fn read_keys(source: &Source<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Resu
         KeyError::Line { file, line, why } => ConfigError::Line { path: file.into(), line, why },
         error => source.wrong(key.span().start, error.to_string()),
     })
+}
+
+/// The daemon calls from the socket on which it listens: that one must be of the peer's kind, or of both.
+fn check_reach(own: SocketAddr, peer: SocketAddr, is_for_ipv6_only: impl Fn() -> bool) -> Result<(), String> {
+    let why = match (canonical(own), peer) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => return Ok(()),
+        (SocketAddr::V4(_), _) => "calls by IPv4 only; \"[::]:PORT\" calls by both",
+        (SocketAddr::V6(own), _) if !own.ip().is_unspecified() => "calls by IPv6 only; \"[::]:PORT\" calls by both",
+        _ if is_for_ipv6_only() => "calls by IPv6 only, because this host has net.ipv6.bindv6only = 1",
+        _ => return Ok(()),
+    };
+    Err(format!("{peer} cannot be reached: listen = \"{own}\" {why}"))
+}
+
+/// Whether sockets of IPv6 cannot reach IPv4 on this host.
+fn is_for_ipv6_only() -> bool {
+    // A host without IPv6 refuses the daemon's own socket, and says so.
+    UdpSocket::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))
+        .is_ok_and(|socket| rustix::net::sockopt::ipv6_v6only(&socket).unwrap_or(false))
 }
 
 /// Peers with a line in the key file are called by its name. Every other must be the only one.
@@ -1020,6 +1058,26 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
         assert!(error.contains(":6: ") && error.contains("none that is called `hostb`"), "{error}");
     }
 
+    /// A socket of one kind calls nobody of the other. One for all addresses of IPv6 calls both kinds, unless the host forbids it.
+    #[test]
+    fn peers_of_the_other_kind_of_address_are_refused() {
+        for (own, peer, only_v6, expected) in [
+            ("0.0.0.0:1", "192.0.2.1:1", true, ""),
+            ("0.0.0.0:1", "[2001:db8::1]:1", false, "IPv4 only"),
+            ("[::ffff:192.0.2.7]:1", "[2001:db8::1]:1", false, "IPv4 only"),
+            ("[::ffff:192.0.2.7]:1", "192.0.2.1:1", true, ""),
+            ("[2001:db8::7]:1", "192.0.2.1:1", false, "IPv6 only"),
+            ("[2001:db8::7]:1", "[2001:db8::1]:1", true, ""),
+            ("[::]:1", "192.0.2.1:1", false, ""),
+            ("[::]:1", "192.0.2.1:1", true, "bindv6only"),
+            ("[::]:1", "[2001:db8::1]:1", true, ""),
+        ] {
+            let reached = check_reach(own.parse().unwrap(), peer.parse().unwrap(), || only_v6);
+            let why = reached.err().unwrap_or_default();
+            assert!(why.contains(expected) && why.is_empty() == expected.is_empty(), "{own} {peer}: {why}");
+        }
+    }
+
     #[test]
     fn a_file_that_is_no_text_is_refused_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
@@ -1221,6 +1279,9 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("max_rate", "class = -1\nmax_rate", 10, "expected a whole number from 0 to 255"),
             ("max_rate", "weight = \"x\"\nmax_rate", 10, "expected a number"),
             ("[peers]", "control = 3\n[peers]", 5, "expected a path in quotes"),
+            ("[peers]", "control = \"\"\n[peers]", 5, "`control` is empty"),
+            ("[proxy]", "[preload]\nsocket = \"\"\n[proxy]", 19, "`socket` is empty"),
+            ("127.0.0.1:7412", "far.example:7412", 6, "names of hosts are not taken"),
             ("[peers]", "limits = 3\n[peers]", 5, "expected a table"),
             ("allow = [", "allow = [3, ", 27, "expected text in quotes"),
             ("[exit]", "[exit.peers.a]\nallow = 3\n[exit]", 27, "expected a list in brackets"),
@@ -1235,6 +1296,8 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"127.0.0.1:0\"", 6, "no address of a peer"),
             ("hostb = \"127.0.0.1:7412\"", "hostb = \"0.0.0.0:7412\"", 6, "no address of a peer"),
             ("[classes.backup]", "hostc = \"127.0.0.1:7412\"\n[classes.backup]", 8, "have one address"),
+            ("[classes.backup]", "hostc = \"[::ffff:127.0.0.1]:7412\"\n[classes.backup]", 8, "have one address"),
+            ("127.0.0.1:7412", "[2001:db8::7]:7412", 6, "peers.hostb: [2001:db8::7]:7412 cannot be reached: listen = "),
             ("max_rate", "weight = 2.0\nmax_rate", 8, "does not honour weight"),
             ("200Mbit/s", "0bit/s", 10, "above zero"),
             ("max_rate", "mtu = 100\nmax_rate", 8, "mtu"),

@@ -22,7 +22,7 @@ const ADDRESS: &str = "an address and a port in quotes, such as \"127.0.0.1:7411
 pub(super) fn in_words(message: &str) -> String {
     let message = message.trim_end().replace('\n', " ");
     if message == "invalid socket address syntax" {
-        return format!("expected {ADDRESS}");
+        return format!("expected {ADDRESS}; names of hosts are not taken here");
     }
     let Some((before, expected)) = message.rsplit_once("expected ") else { return message };
     let of_struct = expected.strip_prefix(STRUCT).map(|_| "a table");

@@ -212,7 +212,7 @@ impl DoorStatusKind {
 pub struct BundleStatus {
     /// Its number at this daemon.
     pub number: u64,
-    /// The peer's address.
+    /// The peer's present address.
     pub peer: String,
     /// The peer's name, by its key or by the file.
     pub name: Option<String>,
@@ -276,7 +276,6 @@ impl Status {
     pub(crate) fn of(shared: &Shared) -> Self {
         let config = shared.config().clone();
         let reports = shared.node.reports();
-        let name_of = |address| config.peers.iter().find(|(_, known)| **known == address).map(|(name, _)| name.clone());
         let classes_now = config.classes_at(time_of_day());
         let bundles = reports.iter().map(|report| {
             let speed = shared.speed(report);
@@ -289,8 +288,12 @@ impl Status {
             };
             BundleStatus {
                 number: report.number,
-                peer: report.peer.to_string(),
-                name: report.name.clone().or_else(|| name_of(report.peer)),
+                peer: report.address.to_string(),
+                name: report
+                    .name
+                    .clone()
+                    .or_else(|| config.peer_at(report.peer))
+                    .or_else(|| config.peer_at(report.address)),
                 class: report.class.clone(),
                 state: state.to_owned(),
                 streams: report.streams,
@@ -313,7 +316,7 @@ impl Status {
         let peers = config.peers.iter().map(|(name, address)| PeerStatus {
             name: name.clone(),
             address: address.to_string(),
-            open: reports.iter().any(|report| report.open && report.peer == *address),
+            open: reports.iter().any(|report| report.open && [report.peer, report.address].contains(address)),
         });
         let classes = classes_now.iter().map(|class| ClassStatus {
             name: class.name.clone(),

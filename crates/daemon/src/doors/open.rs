@@ -59,10 +59,18 @@ pub(super) async fn open_with(
     next_hop: &NextHop,
     header: &StreamHeader,
 ) -> Result<(BundleStream, Option<MessageToken>), OpenError> {
-    let opened = async {
+    let open = async || {
         let mut stream = node.open(next_hop.peer, &next_hop.class, header.text().into_bytes())?;
         let token = read_connected(&mut stream).await?;
         Ok((stream, token))
     };
-    opened.await.map_err(|error| OpenError::new(next_hop, &header.service, error))
+    let opened = open().await.map_err(|error| OpenError::new(next_hop, &header.service, error));
+    match opened {
+        // It is there, and does not know the bundle. No byte of a program goes out before it has connected the stream, so that
+        // none can arrive twice.
+        Err(OpenError::Peer { why: Closed::Reset, .. }) => {
+            open().await.map_err(|error| OpenError::new(next_hop, &header.service, error))
+        }
+        opened => opened,
+    }
 }

@@ -22,7 +22,7 @@ use super::asker::Asker;
 use super::image::tags;
 use super::name::{self, AskedInFolder, AskedPath};
 use super::response::{FileBody, TOO_MANY, give, head, text};
-use super::{NoFile, Objects, registry};
+use super::{NoFile, Objects, registry, text_of};
 use crate::this_host::names_this_host;
 
 /// Most bytes of a request's head.
@@ -70,10 +70,13 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>, aske
             Ok(found) => head(&found, request.headers()).0,
             Err(why) => refuse(&text_of(&file), why),
         },
-        Some(AskedPath::File(file)) => match objects.open(&file, asker).await {
-            Ok(found) => give(&objects, found, request.headers(), asker).await,
-            Err(why) => refuse(&text_of(&file), why),
-        },
+        Some(AskedPath::File(file)) => {
+            let given = match objects.open(&file, asker).await {
+                Ok(found) => give(&objects, found, request.headers(), asker).await,
+                Err(why) => Err(why),
+            };
+            given.unwrap_or_else(|why| refuse(&text_of(&file), why))
+        }
         Some(AskedPath::InFolder(asked)) => in_folder(&asked, request, head_only, (&objects, asker)).await,
     }
 }
@@ -109,7 +112,7 @@ async fn in_folder(
                 match objects.open(&FileSelector::Hash(file.hash), asker).await {
                     Ok(found) => {
                         objects.fetch_next(&asked.folder, &index, &asked.path, asker).await;
-                        Ok(give(objects, found, request.headers(), asker).await)
+                        give(objects, found, request.headers(), asker).await
                     }
                     Err(why) => Err(why),
                 }
@@ -169,12 +172,4 @@ fn refuse(what: &str, why: NoFile) -> Response<FileBody> {
         NoFile::Busy => (StatusCode::SERVICE_UNAVAILABLE, TOO_MANY.to_owned()),
     };
     text(status, format!("{what}: {why}\n"))
-}
-
-fn text_of(file: &FileSelector) -> String {
-    match file {
-        FileSelector::Hash(hash) => hash.to_string(),
-        FileSelector::Name(name) => name.clone(),
-        FileSelector::Only => String::new(),
-    }
 }

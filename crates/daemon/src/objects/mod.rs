@@ -51,6 +51,7 @@ use self::image::{Verifications, Verified};
 pub(crate) use self::no_file::NoFile;
 use self::walks::Walks;
 use crate::config::{Config, ConfigError, FolderConfig, ObjectsConfig};
+use crate::log::Told;
 use crate::mutex::lock;
 use crate::places::{Place, Places};
 
@@ -103,6 +104,8 @@ pub(crate) struct Objects {
     /// Limits requests for the descriptors of images and for listings, and manifests that are read.
     asking: Arc<Places>,
     reading: Semaphore,
+    /// What was said of fetches.
+    told: Told,
     /// Ends all threads.
     stop: AtomicBool,
     /// Why a thread has ended before that.
@@ -150,6 +153,7 @@ impl Objects {
             walks: Walks::default(),
             asking: Places::new(MAX_FETCHES),
             reading: Semaphore::new(MAX_FETCHES),
+            told: Told::default(),
             stop: AtomicBool::new(false),
             failure: channel::Sender::new(None),
         });
@@ -244,7 +248,7 @@ impl Objects {
             let asked = tokio::task::spawn_blocking(move || {
                 let _place = place;
                 let here = this.files.find(&FileSelector::Name(name.clone())).ok();
-                this.small_file(here, name, MAX_LISTING_BYTES)
+                this.small_file(here, name.clone(), MAX_LISTING_BYTES).inspect_err(|why| this.tell(&name, why))
             });
             asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
         };
@@ -276,7 +280,7 @@ impl Objects {
         let this = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let _place = place;
-            this.ask_now(&file)
+            this.ask_now(&file).inspect_err(|why| this.tell(&text_of(&file), why))
         });
         asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
     }
@@ -322,7 +326,7 @@ impl Objects {
         let this = self.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let _place = place;
-            this.tag_now(name)
+            this.tag_now(name.clone()).inspect_err(|why| this.tell(&name, why))
         });
         asked.await.unwrap_or_else(|error| Err(NoFile::Failed(error.to_string())))
     }
@@ -365,7 +369,8 @@ impl Objects {
         let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
         let asked = self.absent.without(Instant::now(), &sources);
         let target = Target::File(path.clone());
-        let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {})?;
+        let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {});
+        let fetched = fetched.map_err(|error| self.no_file(error))?;
         self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
         Ok((fetched.hash, std::fs::read(&path).map_err(failed)?))
     }
@@ -408,12 +413,36 @@ impl Objects {
         fetches.insert(key.clone(), fetch.clone());
         let (this, file) = (self.clone(), file.clone());
         std::thread::spawn(move || {
-            let outcome = this.fetch_now(&file);
+            let outcome = this.fetch_now(&file).inspect_err(|why| this.tell(&text_of(&file), why));
             lock(&this.fetches).remove(&key);
             drop(place);
             tell.send_replace(Some(outcome));
         });
         fetch
+    }
+
+    /// The fetch by which a file comes that is not whole, if it is known by the file's hash or name.
+    fn fetch_of(&self, file: &HeldFile) -> Option<Fetch> {
+        let Offered { hash, name, .. } = file.offered();
+        let fetches = lock(&self.fetches);
+        let keys = [FileSelector::Hash(*hash), FileSelector::Name(name.clone())];
+        keys.iter().filter_map(key_of).find_map(|key| fetches.get(&key).cloned())
+    }
+
+    /// Says why a file cannot be had, which a program may not hear any more. What nobody has is no failure.
+    fn tell(&self, file: &str, why: &NoFile) {
+        let (NoFile::Failed(why) | NoFile::TooLarge(why)) = why else { return };
+        if !self.stop.load(Ordering::Relaxed) {
+            self.told.tell("objects", &format!("{file}: {why}"));
+        }
+    }
+
+    /// Why a file is not had. That no source answers names them all.
+    fn no_file(&self, error: TransferError) -> NoFile {
+        let TransferError::NoAnswer { timeout, .. } = error else { return error.into() };
+        let asked = self.config.sources.iter().map(|(name, address)| format!("{name} at {address}"));
+        let asked = asked.collect::<Vec<_>>().join(", ");
+        NoFile::Failed(format!("no source answers within {timeout}; asked were {asked}"))
     }
 
     /// The name of the file with this hash, if the configuration gives it.
@@ -436,7 +465,8 @@ impl Objects {
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: self.cache.limit(), ..Limits::default() };
         let asked = self.absent.without(Instant::now(), &sources);
-        let asked = transfer::ask(&asked, self.wanted(file), &settings, &self.stop)?;
+        let asked = transfer::ask(&asked, self.wanted(file), &settings, &self.stop);
+        let asked = asked.map_err(|error| self.no_file(error))?;
         self.absent.note(Instant::now(), asked.elapsed, &asked.sources);
         Ok(Offered { bytes: asked.bytes, hash: asked.hash, name: asked.name })
     }
@@ -457,7 +487,7 @@ impl Objects {
             match fetched {
                 // Somebody fetches the same content under another name, and offers it in a moment.
                 Err(TransferError::Sources(_)) if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(watch::TICK),
-                fetched => break fetched?,
+                fetched => break fetched.map_err(|error| self.no_file(error))?,
             }
             if self.files.find(file).is_ok() {
                 return Ok(());
@@ -479,6 +509,26 @@ fn key_of(file: &FileSelector) -> Option<String> {
         FileSelector::Name(name) => Some(format!("/{name}")),
         FileSelector::Only => None,
     }
+}
+
+/// What a program has asked for.
+fn text_of(file: &FileSelector) -> String {
+    match file {
+        FileSelector::Hash(hash) => hash.to_string(),
+        FileSelector::Name(name) => name.clone(),
+        FileSelector::Only => String::new(),
+    }
+}
+
+/// Waits for the end of the fetch by which a file came, and says why it does not.
+async fn why(fetch: Option<Fetch>, error: &io::Error) -> NoFile {
+    if let Some(mut fetch) = fetch
+        && let Ok(outcome) = fetch.outcome.wait_for(Option::is_some).await
+        && let Some(Err(why)) = outcome.as_ref()
+    {
+        return why.clone();
+    }
+    NoFile::Failed(error.to_string())
 }
 
 /// The settings for fetching and offering files: under the configured class.

@@ -155,8 +155,11 @@ async fn manifest(
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
     let headers = HeaderMap::new();
-    let mut response =
-        if head_only { head(file.offered(), &headers).0 } else { give(objects, file, &headers, asker).await };
+    let mut response = if head_only {
+        head(file.offered(), &headers).0
+    } else {
+        give(objects, file, &headers, asker).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?
+    };
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
@@ -181,7 +184,11 @@ async fn blob(
             let why = "what the sources agree on has another digest";
             return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
         }
-        if head_only { head(file.offered(), headers).0 } else { give(objects, file, headers, asker).await }
+        if head_only {
+            head(file.offered(), headers).0
+        } else {
+            give(objects, file, headers, asker).await.map_err(refuse)?
+        }
     };
     say_digest(&mut response, digest);
     Ok(response)

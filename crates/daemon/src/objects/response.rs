@@ -4,17 +4,19 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use pliant_net::transfer::{HeldFile, Offered};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::time::timeout;
 
-use super::Objects;
 use super::asker::Asker;
 use super::range::{Asked, asked};
+use super::{NoFile, Objects, why};
 
 /// What a program hears for which there is no place.
 pub(super) const TOO_MANY: &str = "too many files are fetched already, by all users of this host or by this one";
@@ -24,6 +26,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const PIECES: usize = 4;
 /// Bytes read at once while all responses together have as many pieces as they may.
 const SMALL_PIECE_BYTES: usize = 4 << 10;
+/// How long the status waits for the first piece: a program may take a longer silence for a server that is gone.
+const FIRST_PIECE_PATIENCE: Duration = Duration::from_secs(5);
 /// Most pieces of all responses: 256 MiB. A program that reads nothing keeps its own.
 const ALL_PIECES: usize = 1024;
 
@@ -67,19 +71,30 @@ fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
         .any(|said| said == "*" || said.trim_start_matches("W/") == tag)
 }
 
-/// Answers with a file, or the requested part of it.
+/// Answers with a file, or the requested part of it, once the first bytes are here or have not come for a while: what fails later
+/// can only be cut off.
 pub(super) async fn give(
     objects: &Arc<Objects>,
     file: Arc<HeldFile>,
     headers: &HeaderMap,
     asker: &Asker,
-) -> Response<FileBody> {
+) -> Result<Response<FileBody>, NoFile> {
     let (mut response, part) = head(file.offered(), headers);
     if let Some(part) = part.filter(|part| !part.is_empty()) {
-        let from = objects.ahead(&file, part.clone(), asker).await;
-        *response.body_mut() = FileBody::of(from.unwrap_or(file), part);
+        let fetch = objects.fetch_of(&file);
+        let ahead = match objects.ahead(&file, part.clone(), asker).await {
+            Some(from) => FileBody::of(from, part.clone()).begun().await.ok(),
+            None => None,
+        };
+        *response.body_mut() = match ahead {
+            Some(body) => body,
+            None => match FileBody::of(file, part).begun().await {
+                Ok(body) => body,
+                Err(error) => return Err(why(fetch, &error).await),
+            },
+        };
     }
-    response
+    Ok(response)
 }
 
 /// The response for a file without its content, and the bytes that it announces.
@@ -128,8 +143,14 @@ pub(super) enum FileBody {
     Text(Option<Bytes>),
     /// Nothing, for a file of this many bytes.
     Head(u64),
-    /// Pieces of a file, and the bytes that are left.
-    Pieces(mpsc::Receiver<io::Result<Bytes>>, u64),
+    /// Pieces of a file.
+    Pieces {
+        /// The first, until it is sent.
+        first: Option<Bytes>,
+        others: mpsc::Receiver<io::Result<Bytes>>,
+        /// Bytes that are left.
+        left: u64,
+    },
 }
 
 impl FileBody {
@@ -138,7 +159,17 @@ impl FileBody {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let length = part.end - part.start;
         tokio::spawn(read(file, part, pieces));
-        Self::Pieces(receiver, length)
+        Self::Pieces { first: None, others: receiver, left: length }
+    }
+
+    /// Waits a while for its first piece, or for why there is none.
+    async fn begun(mut self) -> io::Result<Self> {
+        if let Self::Pieces { first, others, .. } = &mut self
+            && let Ok(piece) = timeout(FIRST_PIECE_PATIENCE, others.recv()).await
+        {
+            *first = piece.transpose()?;
+        }
+        Ok(self)
     }
 }
 
@@ -185,19 +216,25 @@ impl Body for FileBody {
         match self.get_mut() {
             Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
             Self::Head(_) => Poll::Ready(None),
-            Self::Pieces(pieces, left) => pieces.poll_recv(context).map(|piece| {
-                Some(piece?.map(|piece| {
-                    *left -= piece.len() as u64;
-                    Frame::data(piece)
+            Self::Pieces { first, others, left } => {
+                let piece = match first.take() {
+                    Some(first) => Some(Ok(first)),
+                    None => ready!(others.poll_recv(context)),
+                };
+                Poll::Ready(piece.map(|piece| {
+                    piece.map(|piece| {
+                        *left -= piece.len() as u64;
+                        Frame::data(piece)
+                    })
                 }))
-            }),
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
             Self::Text(text) => text.as_ref().map_or(0, Bytes::len) as u64,
-            Self::Head(length) | Self::Pieces(_, length) => *length,
+            Self::Head(length) | Self::Pieces { left: length, .. } => *length,
         })
     }
 }

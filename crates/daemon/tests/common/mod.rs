@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 #![allow(unreachable_pub, reason = "each test is a crate")]
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,88 @@ use std::path::{Path, PathBuf};
 use pliant_daemon::{Config, Daemon};
 use pliant_net::connection::Keys;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio::sync::{mpsc, oneshot};
 
 /// Two daemons: programs connect to the doors of the first, services are at the second.
 pub struct Pair {
     pub near: Daemon,
     pub far: Daemon,
     folder: tempfile::TempDir,
+}
+
+/// A way to a daemon that a test joins, cuts, and joins again under another address.
+pub struct Way {
+    /// Whoever is called here is reached by it.
+    pub address: SocketAddr,
+    changes: mpsc::UnboundedSender<(Option<UdpSocket>, oneshot::Sender<()>)>,
+}
+
+impl Way {
+    /// A way that leads nowhere yet.
+    pub async fn new() -> Self {
+        let front = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = front.local_addr().unwrap();
+        let (changes, mut changed) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let (mut caller, mut back) = (None, None::<UdpSocket>);
+            let (mut forth, mut answer) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+            loop {
+                let answered = async {
+                    match &back {
+                        Some(back) => back.recv(&mut answer).await,
+                        None => pending().await,
+                    }
+                };
+                // What the kernel refuses is lost, as on any way.
+                tokio::select! {
+                    change = changed.recv() => {
+                        let Some((joined, told)): Option<(_, oneshot::Sender<()>)> = change else { return };
+                        back = joined;
+                        let _ = told.send(());
+                    }
+                    received = front.recv_from(&mut forth) => {
+                        let Ok((bytes, from)) = received else { continue };
+                        caller = Some(from);
+                        if let Some(back) = &back {
+                            let _ = back.send(&forth[..bytes]).await;
+                        }
+                    }
+                    received = answered => {
+                        if let (Ok(bytes), Some(caller)) = (received, caller) {
+                            let _ = front.send_to(&answer[..bytes], caller).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { address, changes }
+    }
+
+    /// Leads there from now on, from an address that it has not had. Returns that.
+    pub async fn join(&self, to: SocketAddr) -> SocketAddr {
+        self.join_from(([127, 0, 0, 1], 0).into(), to).await
+    }
+
+    /// The same from an address that it has had before it was cut.
+    pub async fn join_from(&self, from: SocketAddr, to: SocketAddr) -> SocketAddr {
+        let back = UdpSocket::bind(from).await.unwrap();
+        back.connect(to).await.unwrap();
+        let address = back.local_addr().unwrap();
+        self.change(Some(back)).await;
+        address
+    }
+
+    /// Nothing gets through from now on, nor what is under way.
+    pub async fn cut(&self) {
+        self.change(None).await;
+    }
+
+    async fn change(&self, back: Option<UdpSocket>) {
+        let (told, done) = oneshot::channel();
+        self.changes.send((back, told)).unwrap();
+        done.await.unwrap();
+    }
 }
 
 /// The class that both have.
@@ -45,6 +121,22 @@ impl Pair {
         Self { near, far, folder }
     }
 
+    /// Starts the far side anew where it was.
+    pub async fn restart_far(self, text: &str) -> Self {
+        let Self { near, far, folder } = self;
+        let listen = far.address().to_string();
+        drop(far);
+        let config = Config::read(&write_at(folder.path(), "far", &listen, text)).unwrap();
+        // The one before lets its sockets go in its own time.
+        let far = loop {
+            match Daemon::start(config.clone()).await {
+                Ok(far) => break far,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        Self { near, far, folder }
+    }
+
     /// The near side's file is another from now on; it is not read yet.
     pub fn write_near(&self, text: &str) {
         let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
@@ -66,6 +158,12 @@ impl Pair {
         start(self.folder.path(), "another", &format!("{peers}{text}")).await
     }
 
+    /// The same, which listens elsewhere.
+    pub async fn another_at(&self, listen: &str, text: &str) -> Daemon {
+        let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
+        start_at(self.folder.path(), "another", listen, &format!("{peers}{text}")).await
+    }
+
     /// The near side's control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.path().join("run").join("near.sock")
@@ -73,14 +171,22 @@ impl Pair {
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
+    write_at(folder, name, "127.0.0.1:0", text)
+}
+
+fn write_at(folder: &Path, name: &str, listen: &str, text: &str) -> PathBuf {
     let path = folder.join(format!("{name}.toml"));
-    let head = format!("listen = \"127.0.0.1:0\"\nkey = \"key\"\ncontrol = \"run/{name}.sock\"\n");
+    let head = format!("listen = \"{listen}\"\nkey = \"key\"\ncontrol = \"run/{name}.sock\"\n");
     std::fs::write(&path, head + text).unwrap();
     path
 }
 
 async fn start(folder: &Path, name: &str, text: &str) -> Daemon {
-    Daemon::start(Config::read(&write(folder, name, text)).unwrap()).await.unwrap()
+    start_at(folder, name, "127.0.0.1:0", text).await
+}
+
+async fn start_at(folder: &Path, name: &str, listen: &str, text: &str) -> Daemon {
+    Daemon::start(Config::read(&write_at(folder, name, listen, text)).unwrap()).await.unwrap()
 }
 
 /// Runs it to its end.

@@ -61,6 +61,7 @@ impl BundleApplication {
     fn produce(&self, session: &BundleSession) -> (u64, bool) {
         let mut state = self.bundle.lock();
         (state.sender, state.receiver) = (session.sender_statistics(), session.receiver_statistics());
+        state.address = session.peer();
         if let Some(sender) = session.sender() {
             state.path.note(sender);
         }

@@ -35,7 +35,7 @@ pub use multiplexer::{
     Multiplexer, MultiplexerConfig, MultiplexerCounts, ReadOutcome, StreamEvent, Violation, reset_code,
 };
 pub use node::{BundleNode, NodeChange};
-pub use report::{BundleReport, PathReport};
+pub use report::{BundleEnd, BundleReport, PathReport};
 pub(crate) use shared::{BundleStatus, SharedBundle, SharedBundles};
 pub use stream::{AcceptedStream, AcceptedStreams, BundleStream};
 

@@ -433,6 +433,14 @@ impl Multiplexer {
         self.streams.len()
     }
 
+    /// Streams that are not over for the application, and of which both sides know.
+    pub(super) fn established_streams(&self) -> usize {
+        let is_established = |(stream, known): &(&StreamId, &Stream)| {
+            !known.dropped && known.reset.is_none() && (self.is_peers(**stream) || known.incoming.received > 0)
+        };
+        self.streams.iter().filter(is_established).count()
+    }
+
     /// Bytes that all streams may let wait to be framed, each.
     fn send_buffer(&self) -> usize {
         (SEND_BUDGET / self.streams.len().max(1)).clamp(LEAST_SEND_BUFFER, SEND_BUFFER)

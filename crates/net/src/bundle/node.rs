@@ -9,7 +9,7 @@ use std::time::Duration;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::application::{BundleApplication, BundleDriver, BundleSession, NodeApplication, produce_all, take_called};
 use super::class::{BundleClass, invalid};
@@ -19,7 +19,7 @@ use super::messages::{ExpectedMessages, IncomingMessages};
 use super::multiplexer::Multiplexer;
 use super::mutex::lock;
 use super::relays::Relays;
-use super::report::BundleReport;
+use super::report::{BundleEnd, BundleReport};
 use super::shared::{BundleStatus, SharedBundle, SharedBundles};
 use super::stream::{AcceptedStreams, BundleStream};
 use crate::api::buffers::{BufferedApplication, Status};
@@ -29,6 +29,7 @@ use crate::driver::{ConnectionHandler, Session};
 use crate::entropy;
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
+use crate::socket::{canonical, known_at};
 use crate::transfer::Settings;
 
 /// How the content of an opening begins; the name of a class follows.
@@ -87,6 +88,8 @@ impl BundleNode {
         let shared = Arc::new(SharedBundles::new(waker, Some(accepted), classes));
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (report, made) = std::sync::mpsc::sync_channel(1);
+        let called = all_known_at(address, settings.called);
+        let settings = Settings { called, ..settings };
         let thread = NodeThread { shared: shared.clone(), settings: settings.clone(), stop: stop.clone() };
         // The driver is made where it runs: transports may share what belongs to an object, and stay in their thread.
         let work = move || thread.run(address, &report);
@@ -108,7 +111,8 @@ impl BundleNode {
     ///
     /// If there is no such class, no way to the peer, the header is longer than [`MAX_HEADER_BYTES`], or the node has ended.
     pub fn open(&self, peer: SocketAddr, class: &str, header: Vec<u8>) -> io::Result<BundleStream> {
-        self.settings.check(peer).map_err(invalid)?;
+        self.settings.check(canonical(peer)).map_err(invalid)?;
+        let peer = known_at(self.address, peer);
         if header.len() > MAX_HEADER_BYTES {
             return Err(invalid("the header of a stream is too long"));
         }
@@ -159,7 +163,8 @@ impl BundleNode {
         token: MessageToken,
         number: u32,
     ) -> io::Result<IncomingMessages> {
-        self.settings.check(peer).map_err(invalid)?;
+        self.settings.check(canonical(peer)).map_err(invalid)?;
+        let peer = known_at(self.address, peer);
         let known = self.shared.class(class).ok_or_else(|| invalid(format!("there is no class {class}")))?;
         let call = MessageCall { token, number, class: class.to_owned() };
         Ok(IncomingMessages::call(self.shared.clone(), call, peer, known.flow.receive_buffer))
@@ -168,6 +173,7 @@ impl BundleNode {
     /// Payload bytes of a packet of messages of a class to a peer; `None` if there is no such class.
     pub fn message_payload(&self, peer: SocketAddr, class: &str) -> Option<usize> {
         let class = self.shared.class(class)?;
+        let peer = known_at(self.address, peer);
         Some(usize::from(self.settings.path_to(peer).payload(class.flow.mtu)))
     }
 
@@ -184,7 +190,7 @@ impl BundleNode {
             class.check()?;
         }
         self.settings.keys.check_change(&keys).map_err(invalid)?;
-        self.shared.put_keys(keys, called);
+        self.shared.put_keys(keys, all_known_at(self.address, called));
         let old = self.shared.set_classes(classes);
         let mut bundles = self.shared.lock();
         for bundle in bundles.all() {
@@ -212,6 +218,14 @@ impl BundleNode {
         Ok(())
     }
 
+    /// The bundles that end from now on while they carry streams, and not by their peer's word. Who asks again takes the
+    /// place of who did before.
+    pub fn follow_ends(&self) -> UnboundedReceiver<BundleEnd> {
+        let (ends, follows) = unbounded_channel();
+        self.shared.follow_ends(ends);
+        follows
+    }
+
     /// Whether every peer that has answered has all that was said to it, and no stream is open to it.
     pub fn is_idle(&self) -> bool {
         let idle = |bundle: &Arc<SharedBundle>| {
@@ -233,7 +247,8 @@ impl BundleNode {
             let (peer, class) = bundle.key.clone();
             BundleReport {
                 number: bundle.number,
-                peer,
+                peer: canonical(peer),
+                address: canonical(state.address),
                 name: state.peer.as_ref().and_then(|peer| peer.name.clone()),
                 class,
                 open: matches!(state.status, BundleStatus::Open),
@@ -252,6 +267,10 @@ impl BundleNode {
         reports.sort_by(|a, b| (a.peer, &a.class, a.number).cmp(&(b.peer, &b.class, b.number)));
         reports
     }
+}
+
+fn all_known_at(own: SocketAddr, called: Vec<(SocketAddr, String)>) -> Vec<(SocketAddr, String)> {
+    called.into_iter().map(|(peer, name)| (known_at(own, peer), name)).collect()
 }
 
 /// What a caller that wants messages says; nothing if it wants something else.
@@ -490,6 +509,7 @@ impl Connections<'_> {
 
     /// A bundle's connection is over.
     fn end(&self, bundle: &Arc<SharedBundle>, why: Closed) {
+        self.thread.shared.tell_end(bundle, &why);
         bundle.close(why, &self.thread.shared);
         self.thread.shared.lock().remove(bundle);
     }

@@ -9,14 +9,17 @@ use pliant_proto::transport::{Statistics, Transport};
 use pliant_proto::units::Rate;
 
 use super::multiplexer::MultiplexerCounts;
+use crate::connection::Closed;
 
 /// How a bundle stands.
 #[derive(Clone, Debug)]
 pub struct BundleReport {
     /// Its number at this node: no other bundle has it.
     pub number: u64,
-    /// The peer.
+    /// The peer, by the address at which it was called, or from which it has called.
     pub peer: SocketAddr,
+    /// Where it is now.
+    pub address: SocketAddr,
     /// The peer's name in the key file, if it has one.
     pub name: Option<String>,
     /// Name of the class.
@@ -39,6 +42,23 @@ pub struct BundleReport {
     pub receiver: Statistics,
     /// What the transport that sends knows of the path.
     pub path: PathReport,
+}
+
+/// A bundle that ended without its peer's word, and the streams that this has cut.
+#[derive(Clone, Debug)]
+pub struct BundleEnd {
+    /// The peer, by the address at which it was called, or from which it had called.
+    pub peer: SocketAddr,
+    /// Where it was last.
+    pub address: SocketAddr,
+    /// The peer's name in the key file, if it has one.
+    pub name: Option<String>,
+    /// Name of the class.
+    pub class: String,
+    /// Streams that both sides knew of and that were not over, at least one.
+    pub streams: usize,
+    /// Why it ended.
+    pub why: Closed,
 }
 
 /// What a transport that sends knows of its path.

@@ -20,10 +20,11 @@ use super::frame::StreamId;
 use super::message_flows::MessageFlows;
 use super::multiplexer::{Multiplexer, ReadOutcome, StreamEvent, reset_code};
 use super::mutex::lock;
-use super::report::PathReport;
+use super::report::{BundleEnd, PathReport};
 use super::unread::PeerUnread;
 use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
 use crate::poll::PollWaker;
+use crate::socket::canonical;
 
 /// A bundle's peer, and the name of its class.
 pub(crate) type BundleKey = (SocketAddr, String);
@@ -161,6 +162,8 @@ pub(crate) struct SharedBundles {
     news: Mutex<Vec<RelayId>>,
     /// Where streams go that peers open; without it they wait in their bundle.
     accepted: Mutex<Option<UnboundedSender<OpenedStream>>>,
+    /// Who hears of bundles that end without their peers' word.
+    ends: Mutex<Option<UnboundedSender<BundleEnd>>>,
     /// Why there are no connections any more.
     ended: OnceLock<Closed>,
 }
@@ -181,12 +184,31 @@ impl SharedBundles {
             messages: Mutex::default(),
             news: Mutex::default(),
             accepted: Mutex::new(accepted),
+            ends: Mutex::default(),
             ended: OnceLock::new(),
         }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Bundles> {
         lock(&self.bundles)
+    }
+
+    pub(super) fn follow_ends(&self, ends: UnboundedSender<BundleEnd>) {
+        *lock(&self.ends) = Some(ends);
+    }
+
+    /// Tells who listens that a bundle ends, if its peer has not ended it and somebody loses a stream by it.
+    pub(super) fn tell_end(&self, bundle: &SharedBundle, why: &Closed) {
+        let Some(ends) = lock(&self.ends).clone() else { return };
+        let state = bundle.lock();
+        let streams = state.multiplexer.established_streams();
+        if streams == 0 || !matches!(state.status, BundleStatus::Open) || matches!(why, Closed::ByPeer { .. }) {
+            return;
+        }
+        let name = state.peer.as_ref().and_then(|peer| peer.name.clone());
+        let ((peer, class), address) = (bundle.key.clone(), canonical(state.address));
+        // Nobody may listen any more.
+        let _ = ends.send(BundleEnd { peer: canonical(peer), address, name, class, streams, why: why.clone() });
     }
 
     pub(super) fn messages(&self) -> MutexGuard<'_, MessageFlows> {
@@ -351,6 +373,8 @@ pub(crate) struct BundleState {
     pub(crate) retired: bool,
     /// Who its peer is, where keys tell.
     pub(crate) peer: Option<Arc<Peer>>,
+    /// Where it is now: the key keeps the address at which it was called, or from which it has.
+    pub(super) address: SocketAddr,
     waiting: BTreeMap<StreamId, Waiting>,
     /// What this side sends is under it.
     pub(crate) contract: Contract,
@@ -383,6 +407,7 @@ impl SharedBundle {
             changed: false,
             retired: false,
             peer: None,
+            address: key.0,
             waiting: BTreeMap::new(),
             contract,
             closing: false,

@@ -14,6 +14,7 @@ use tokio::sync::oneshot::channel;
 use super::change::ChangeBytes;
 use super::frame::StreamId;
 use super::shared::{Attachment, OpenedStream, SharedBundle, SharedBundles};
+use crate::socket::canonical;
 
 /// A stream that the peer has opened.
 pub struct AcceptedStream {
@@ -49,7 +50,7 @@ impl AcceptedStreams {
         let Some(OpenedStream { bundle, stream, header }) = self.opened.recv().await else {
             return Err(self.bundles.failure().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
         };
-        let (peer, class) = bundle.key.clone();
+        let (peer, class) = (canonical(bundle.key.0), bundle.key.1.clone());
         let name = bundle.lock().peer.as_ref().and_then(|peer| peer.name.clone());
         let stream = BundleStream::new(self.bundles.clone(), bundle, stream);
         Ok(AcceptedStream { peer, name, class, header, stream })
