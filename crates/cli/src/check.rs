@@ -28,6 +28,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?.resolve()?;
     let estimate = scenario.estimate();
+    arguments.scenario.check_variants(&arguments.variant)?;
     let busiest = scenario.busiest_link().map(|busiest| format!("# busiest link, in the mean: {busiest}\n"));
     let (topology, busiest) = (scenario.topology.describe(), busiest.unwrap_or_default());
     let ports = scenario.kinds_of_ports().map(|told| format!("# ports: {told}\n")).unwrap_or_default();

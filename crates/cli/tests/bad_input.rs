@@ -148,6 +148,9 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("unknown_plan", &["unknown_plan.toml:9:", "`queues.plan`", "did you mean `strict`?"]),
     ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),
     ("unsorted_trace", &["unsorted_trace.toml:10:", "unsorted.csv:3:", "before the line above"]),
+    ("variant_unknown_key", &["variant_unknown_key.toml:22:", "`wieght`", "did you mean `weight`?"]),
+    ("variant_unknown_plan", &["variant_unknown_plan.toml:22:", "`queues.plan`", "did you mean `strict`?"]),
+    ("variant_unknown_table", &["variant_unknown_table.toml:22:", "`queue.plan`", "did you mean `queues`?"]),
     ("wrong_unit", &["wrong_unit.toml:10:", "`traffic.web.size`", "\"10Mb\""]),
     ("value_of_two_lines", &["value_of_two_lines.toml:10:", "`traffic.web.transport`", "`dc\\n\\u{1b}[2Jtcp`"]),
 ];
@@ -411,4 +414,18 @@ fn files_that_never_end_are_refused() {
         let output = limited("-t 60").args(arguments).output().unwrap();
         assert_refused(&output, &[expected]);
     }
+}
+
+/// A variant that is chosen stands for itself, and one that needs what is laid over the file is no mistake.
+#[test]
+fn only_what_is_meant_is_refused() {
+    let file = format!("{}/tests/broken/variant_unknown_plan.toml", env!("CARGO_MANIFEST_DIR"));
+    let output = pliant(&["check", &file, "--variant", "shared"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let folder = tempfile::tempdir().unwrap();
+    let needs_load = folder.path().join("needs_load.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("load = 0.5\n", "").replace("load = 0.4", "seed = 2");
+    std::fs::write(&needs_load, text.replace("strikt", "strict")).unwrap();
+    let output = pliant(&["check", needs_load.to_str().unwrap(), "--set", "traffic.web.load=0.5"]);
+    assert!(output.status.success(), "{}", stderr(&output));
 }
