@@ -429,3 +429,22 @@ fn only_what_is_meant_is_refused() {
     let output = pliant(&["check", needs_load.to_str().unwrap(), "--set", "traffic.web.load=0.5"]);
     assert!(output.status.success(), "{}", stderr(&output));
 }
+
+/// Help, version and pages onto a full disk: one line, and no more than that. A reader that has gone is told nothing.
+#[test]
+fn a_full_disk_is_told_of_whatever_is_printed() {
+    for words in ["--help", "--version", "send --help", "help switch", "list transports", "man", "doctor"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let run = |output: std::process::Stdio| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pliant"));
+            command.args(&words).stdout(output).stderr(std::process::Stdio::piped()).output().unwrap()
+        };
+        let full = run(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+        assert_eq!(full.status.code(), Some(1), "{words:?}: {}", stderr(&full));
+        assert_eq!(stderr(&full), "error: No space left on device (os error 28)\n", "{words:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = run(writer.into());
+        assert!(closed.status.success() && closed.stderr.is_empty(), "{words:?}: {}", stderr(&closed));
+    }
+}
