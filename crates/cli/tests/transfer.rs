@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 
@@ -887,4 +888,36 @@ fn a_hello_from_port_zero_ends_nothing() {
         .unwrap();
     assert!(fetched.status.success(), "{}", text(&fetched.stderr));
     assert!(offering.finish().status.success());
+}
+
+/// A mirror alone: nobody there, and no such file, is as a source that does not answer; one that breaks off is lost; another
+/// content is not what was fetched.
+#[test]
+fn what_becomes_of_a_mirror_has_its_code() {
+    let fetch = |port: u16, hash: &str| {
+        let url = format!("http://127.0.0.1:{port}/file");
+        run(&["fetch", "--plain", "--discard", "--hash", hash, "--source", &url])
+    };
+    let (hash, port_of) = ("0".repeat(64), |listener: &TcpListener| listener.local_addr().unwrap().port());
+    let nobody = port_of(&TcpListener::bind("127.0.0.1:0").unwrap());
+    assert_ends(&fetch(nobody, &hash), 3, "/file: ");
+    let answers = [
+        ("404 Not Found", "Content-Length: 0\r\n\r\n", 3),
+        ("403 Forbidden", "Content-Length: 0\r\n\r\n", 3),
+        ("200 OK", "Content-Length: 4\r\n\r\nfile", 5),
+        ("200 OK", "Content-Length: 4\r\n\r\nfi", 4),
+    ];
+    for (status, rest, code) in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = port_of(&listener);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut request = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                // Up to the empty line.
+                let _ = request.by_ref().find(String::is_empty);
+                let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{rest}").as_bytes());
+            }
+        });
+        assert_ends(&fetch(port, &hash), code, "/file: ");
+    }
 }

@@ -160,6 +160,8 @@ pub enum TransferError {
     Mirror {
         /// Its name in messages.
         mirror: String,
+        /// In what it fails.
+        fault: MirrorFault,
         /// Why.
         why: String,
     },
@@ -171,7 +173,27 @@ pub enum TransferError {
     Interrupted,
 }
 
+/// In what a mirror fails. The later says more of the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MirrorFault {
+    /// It does not answer, or does not have the file.
+    Absent,
+    /// It has answered, and then did not supply all of it.
+    Lost,
+    /// What it supplies is not what is fetched.
+    WrongContent,
+}
+
 impl TransferError {
+    /// Whether the other side never took part.
+    pub(super) fn is_absence(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } | Self::Mirror { fault: MirrorFault::Absent, .. } => true,
+            Self::Ended { why, .. } => why.is_refusal(),
+            _ => false,
+        }
+    }
+
     /// Why a connection to `address` ended.
     pub(super) fn ended(address: SocketAddr, why: Closed) -> Self {
         match why {

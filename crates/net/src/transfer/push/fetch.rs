@@ -95,7 +95,11 @@ pub fn fetch(
             (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
                 tell(FetchNews::MirrorsAlone(&error));
                 let Some((hash, wanted)) = left.wanted(&wanted) else { return Err(error) };
-                return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+                let alone = alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+                // A source that was there and is lost says more than a mirror that never was.
+                let was_there = !error.is_absence();
+                return alone
+                    .map_err(|of_mirrors| if was_there && of_mirrors.is_absence() { error } else { of_mirrors });
             }
             (Err(error), _) => return Err(error),
         }
