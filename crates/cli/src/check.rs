@@ -13,7 +13,8 @@ const AFTER_HELP: &str = "\
 Examples:
   pliant check rack.toml                  prints every setting; a mistake is named by line and key
   pliant check rack.toml --set load=0.9   would that be accepted?
-  pliant check demo > mine.toml           a scenario to start from";
+  pliant show demo > mine.toml            a scenario to start from, with its variants and comments
+  pliant check mine.toml                  the variants, too";
 
 /// Checks a scenario and prints it with every default filled in. Running what is printed gives the same results.
 #[derive(Args)]
@@ -27,6 +28,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let scenario = arguments.scenario.load_variant(&arguments.variant)?.resolve()?;
+    arguments.scenario.check_variants(&arguments.variant)?;
     let estimate = scenario.estimate();
     let busiest = scenario.busiest_link().map(|busiest| format!("# busiest link, in the mean: {busiest}\n"));
     let (topology, busiest) = (scenario.topology.describe(), busiest.unwrap_or_default());

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::counted::counted;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -132,7 +133,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     }
     if arguments.check {
         config.check_start().map_err(user)?;
-        println!("{} is good", path.display());
+        print(&format!("{} is good", path.display()))?;
         return Ok(ExitStatus::Done);
     }
     use_all_descriptors();

@@ -9,6 +9,7 @@ use pliant_daemon::{Config, ConfigError};
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,9 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         findings.extend(runtime.block_on(config.examine())?);
     }
     findings.extend(arguments.program.iter().map(|program| examine_program(program)));
-    for finding in &findings {
-        println!("{}", line(finding));
-    }
+    print(&findings.iter().map(|finding| line(finding) + "\n").collect::<String>())?;
     match findings.iter().filter(|finding| finding.verdict == Verdict::Broken).count() {
         0 => Ok(ExitStatus::Done),
         1 => Err(CliError::User("1 thing does not work".to_owned())),

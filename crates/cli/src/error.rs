@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use pliant_net::switch::SwitchError;
-use pliant_net::transfer::TransferError;
+use pliant_net::transfer::{MirrorFault, TransferError};
 use pliant_sim::output::OutputError;
 use pliant_sim::run::RunError;
 use pliant_sim::scenario::ScenarioError;
@@ -114,14 +114,17 @@ impl From<TransferError> for CliError {
             | TransferError::Connect(_)
             | TransferError::Sources(_) => Kind::InvalidInput,
             TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
-            TransferError::NoAnswer { .. } => return Self::NoPeer(text),
+            TransferError::NoAnswer { .. } | TransferError::Mirror { fault: MirrorFault::Absent, .. } => {
+                return Self::NoPeer(text);
+            }
             TransferError::Ended { why, .. } if why.is_refusal() => return Self::NoPeer(text),
             TransferError::Ended { .. }
             | TransferError::Silent { .. }
             | TransferError::Unconfirmed { .. }
-            | TransferError::Mirror { .. }
+            | TransferError::Mirror { fault: MirrorFault::Lost, .. }
             | TransferError::NotPlaced { .. } => return Self::PeerLost(text),
             TransferError::NotATransfer { .. }
+            | TransferError::Mirror { fault: MirrorFault::WrongContent, .. }
             | TransferError::HashMismatch { .. }
             | TransferError::OtherContent { .. }
             | TransferError::TooLarge { .. }

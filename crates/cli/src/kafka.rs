@@ -8,6 +8,7 @@ use pliant_daemon::control::{KafkaLedger, Request};
 use crate::daemon::Target;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,12 +45,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let Action::Ledger { topic, json, target } = &arguments.action;
     let answer = target.ask(&Request::KafkaLedger { topic: topic.clone() })?;
     if *json {
-        println!("{answer}");
+        print(&answer.to_string())?;
         return Ok(ExitStatus::Done);
     }
     let ledgers: Vec<KafkaLedger> = serde_json::from_value(answer)
         .map_err(|error| CliError::User(format!("the daemon is of another version: {error}")))?;
-    print!("{}", page(topic, &ledgers));
+    print(&page(topic, &ledgers))?;
     Ok(ExitStatus::Done)
 }
 

@@ -11,6 +11,7 @@ use pliant_net::entropy;
 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&arguments.file).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     if let Some(public) = text.lines().find_map(|line| line.strip_prefix("public ")) {
-        println!("peer {}", public.split_whitespace().next().unwrap_or_default());
+        print(&format!("peer {}", public.split_whitespace().next().unwrap_or_default()))?;
     }
     Ok(ExitStatus::Done)
 }

@@ -169,6 +169,11 @@ pub fn main() -> ExitCode {
         Command::Man(arguments) => manual::man(arguments, Cli::command()),
         Command::Completions(arguments) => manual::completions(arguments, Cli::command()),
     };
+    exit_code(ending)
+}
+
+/// How the process ends, and what it says of an error.
+fn exit_code(ending: Result<ExitStatus, CliError>) -> ExitCode {
     match ending {
         Ok(ExitStatus::Done) | Err(CliError::OutputClosed) => ExitCode::SUCCESS,
         Ok(ExitStatus::Interrupted) => ExitCode::from(130),
@@ -202,11 +207,10 @@ fn negative_value() -> Option<String> {
 /// Help and version are printed whole; a mistake in one line, without the usage.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        print!("{error}");
-        return ExitCode::SUCCESS;
+        return exit_code(stdout::print(&error.to_string()).map(|()| ExitStatus::Done));
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprint!("{error}");
+        say!("{}", error.to_string().trim_end());
         return ExitCode::from(2);
     }
     if let (ErrorKind::UnknownArgument, Some(why)) = (error.kind(), negative_value()) {

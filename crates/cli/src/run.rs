@@ -137,6 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let named = arguments.scenario.load_variant(&arguments.variant)?;
     let output = &arguments.output;
     let scenario = scenarios::resolve(&named, &mut BTreeSet::new())?;
+    arguments.scenario.check_variants(&arguments.variant)?;
     output.check()?;
     refuse_too_little(scenario.estimate().memory_bytes, Some(1), 1)?;
     if !output.quiet {

@@ -72,6 +72,25 @@ impl ScenarioArguments {
         Ok(scenario.with(overrides)?.with(&self.changes()?)?)
     }
 
+    /// Refuses a mistake in a variant that is not chosen: whoever names none means the file, and all that is in it.
+    ///
+    /// What is laid over the file need not suit every variant, and a file may need it: a variant may stand with it or without.
+    pub(crate) fn check_variants(&self, chosen: &VariantArgument) -> Result<(), CliError> {
+        if chosen.variant.is_some() {
+            return Ok(());
+        }
+        let (scenario, changes) = (load(&self.scenario)?, self.changes()?);
+        for (_, overrides) in scenario.variants()? {
+            let stands = |changes: &[Override]| scenario.with(&overrides)?.with(changes)?.resolve();
+            if let Err(error) = stands(&[])
+                && (changes.is_empty() || stands(&changes).is_err())
+            {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Another scenario with the same laid over it.
     pub(crate) fn load_from(&self, file: &Path) -> Result<Scenario, CliError> {
         Ok(load(file)?.with(&self.changes()?)?)

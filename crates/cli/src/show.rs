@@ -21,7 +21,7 @@ Examples:
   pliant show dwrr-9-1         a queue plan, written out
   pliant show weighted-fair    a transport: contract and settings
   pliant show leaf-spine       a topology, as a scenario describes it
-  pliant show demo             a built-in scenario";
+  pliant show demo             a built-in scenario, as a file to start from";
 
 /// Shows one transport, workload, topology, queue plan or built-in scenario.
 #[derive(Args)]

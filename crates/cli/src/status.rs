@@ -9,6 +9,7 @@ use crate::counted::counted;
 use crate::daemon::Target;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,12 +33,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let answer = arguments.target.ask(&Request::Status)?;
     if arguments.json {
-        println!("{answer}");
+        print(&answer.to_string())?;
         return Ok(ExitStatus::Done);
     }
     let status: Status = serde_json::from_value(answer)
         .map_err(|error| CliError::User(format!("the daemon is of another version: {error}")))?;
-    print!("{}", page(&status));
+    print(&page(&status))?;
     Ok(ExitStatus::Done)
 }
 

@@ -24,17 +24,40 @@ Examples:
   pliant switch plan.toml --metrics switch.prom          counters for Prometheus's textfile collector, every second
   pliant switch plan.toml --for 10                       for ten seconds
 
-A plan:
+A plan for interfaces:
   rate = \"500Mbit/s\"
   queues = { plan = \"dwrr-9-1\" }         # as in a scenario
   dscp = { 46 = 0, 0 = 1 }               # traffic classes; else the upper five bits of DSCP
-  faults = { loss = 0.05, duplicate = 0.01, corrupt = 0.01, reorder = 0.1, reorder_delay = \"1ms\",
-             blackouts = [{ from = \"1s\", length = \"2s\" }] }
+
+  [faults]
+  loss = 0.05
+  duplicate = 0.01
+  corrupt = 0.01
+  reorder = 0.1
+  reorder_delay = \"1ms\"
+  blackouts = [{ from = \"1s\", length = \"2s\" }]
 
   [[port]]
-  interface = \"veth0\"                    # or, without root: host = \"127.0.1.1:7000\", alias = \"127.0.2.1:7000\"
+  interface = \"veth0\"
   addresses = [\"10.0.0.1\", \"02:00:00:00:00:01\"]
-  delay = \"1ms\"";
+  delay = \"1ms\"
+
+  [[port]]
+  interface = \"veth1\"
+  addresses = [\"10.0.0.2\"]
+
+A plan for loopback, without root, and without `dscp` and `corrupt`:
+  rate = \"500Mbit/s\"
+  queues = { plan = \"dwrr-9-1\" }
+  faults = { loss = 0.05, reorder = 0.1 }
+
+  [[port]]
+  host = \"127.0.1.1:7000\"                # where a host's own socket is
+  alias = \"127.0.2.1:7000\"               # where the others find it
+
+  [[port]]
+  host = \"127.0.1.2:7000\"
+  alias = \"127.0.2.2:7000\"";
 
 /// How soon Ctrl-C is heard.
 const MAX_SLEEP: Duration = Duration::from_millis(50);

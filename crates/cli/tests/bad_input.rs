@@ -148,6 +148,9 @@ const BROKEN: &[(&str, &[&str])] = &[
     ("unknown_plan", &["unknown_plan.toml:9:", "`queues.plan`", "did you mean `strict`?"]),
     ("unreachable", &["unreachable.toml:3:", "two_islands.csv", "no path from host0 to host1"]),
     ("unsorted_trace", &["unsorted_trace.toml:10:", "unsorted.csv:3:", "before the line above"]),
+    ("variant_unknown_key", &["variant_unknown_key.toml:22:", "`wieght`", "did you mean `weight`?"]),
+    ("variant_unknown_plan", &["variant_unknown_plan.toml:22:", "`queues.plan`", "did you mean `strict`?"]),
+    ("variant_unknown_table", &["variant_unknown_table.toml:22:", "`queue.plan`", "did you mean `queues`?"]),
     ("wrong_unit", &["wrong_unit.toml:10:", "`traffic.web.size`", "\"10Mb\""]),
     ("value_of_two_lines", &["value_of_two_lines.toml:10:", "`traffic.web.transport`", "`dc\\n\\u{1b}[2Jtcp`"]),
 ];
@@ -410,5 +413,38 @@ fn files_that_never_end_are_refused() {
     ] {
         let output = limited("-t 60").args(arguments).output().unwrap();
         assert_refused(&output, &[expected]);
+    }
+}
+
+/// A variant that is chosen stands for itself, and one that needs what is laid over the file is no mistake.
+#[test]
+fn only_what_is_meant_is_refused() {
+    let file = format!("{}/tests/broken/variant_unknown_plan.toml", env!("CARGO_MANIFEST_DIR"));
+    let output = pliant(&["check", &file, "--variant", "shared"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let folder = tempfile::tempdir().unwrap();
+    let needs_load = folder.path().join("needs_load.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("load = 0.5\n", "").replace("load = 0.4", "seed = 2");
+    std::fs::write(&needs_load, text.replace("strikt", "strict")).unwrap();
+    let output = pliant(&["check", needs_load.to_str().unwrap(), "--set", "traffic.web.load=0.5"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Help, version and pages onto a full disk: one line, and no more than that. A reader that has gone is told nothing.
+#[test]
+fn a_full_disk_is_told_of_whatever_is_printed() {
+    for words in ["--help", "--version", "send --help", "help switch", "list transports", "man", "doctor"] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let run = |output: std::process::Stdio| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pliant"));
+            command.args(&words).stdout(output).stderr(std::process::Stdio::piped()).output().unwrap()
+        };
+        let full = run(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap().into());
+        assert_eq!(full.status.code(), Some(1), "{words:?}: {}", stderr(&full));
+        assert_eq!(stderr(&full), "error: No space left on device (os error 28)\n", "{words:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let closed = run(writer.into());
+        assert!(closed.status.success() && closed.stderr.is_empty(), "{words:?}: {}", stderr(&closed));
     }
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{pliant, pliant_in, stderr};
+use pliant_testbed::plan::Plan;
 
 /// Variants and traffic of the demo, small.
 const SHORT_DEMO: [&str; 6] =
@@ -63,6 +64,10 @@ fn examples_of_help_texts_run() {
                 continue;
             }
             let simulates = ["run", "compare", "sweep"].contains(&command);
+            // The example before it writes this file.
+            if example.iter().any(|word| word == "mine.toml") {
+                fs::copy(folder.path().join("rack.toml"), folder.path().join("mine.toml")).unwrap();
+            }
             if simulates && example[1] == "demo" {
                 example.extend(SHORT_DEMO.map(str::to_owned));
             }
@@ -77,6 +82,37 @@ fn examples_of_help_texts_run() {
     assert!(ran >= 30, "{ran} examples");
     assert!(folder.path().join("results/rack/report.html").is_file(), "what an example says it writes");
     assert!(folder.path().join("results/grid/sweep.csv").is_file());
+}
+
+/// The plans that `switch --help` shows are plans as they stand: that for interfaces, and that without root, which runs.
+#[test]
+fn plans_of_the_help_text_are_plans() {
+    let help = String::from_utf8(pliant(&["switch", "--help"]).stdout).unwrap();
+    let plan = |heading: &str| {
+        let (_, rest) = help.split_once(heading).unwrap_or_else(|| panic!("{help}"));
+        let lines = rest.lines().skip(1).take_while(|line| line.is_empty() || line.starts_with("  "));
+        lines.flat_map(|line| [line.trim(), "\n"]).collect::<String>()
+    };
+    let of_interfaces = Plan::parse(&plan("A plan for interfaces"), Path::new("help"));
+    assert!(matches!(of_interfaces, Ok(Plan::Ethernet(_))), "{of_interfaces:?}");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("plan.toml"), plan("A plan for loopback")).unwrap();
+    let output = pliant_in(folder.path(), &["switch", "plan.toml", "--for", "0"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// What is called a scenario to start from has the variants of the demo.
+#[test]
+fn the_scenario_to_start_from_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = String::from_utf8(pliant(&["check", "--help"]).stdout).unwrap();
+    let example = help.lines().find(|line| line.contains("> mine.toml") && line.contains("a scenario to start from"));
+    let (command, _) = example.expect("an example").split_once('>').unwrap();
+    let words = arguments(command.trim());
+    let output = pliant(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    fs::write(folder.path().join("mine.toml"), output.stdout).unwrap();
+    let output = pliant_in(folder.path(), &["check", "mine.toml", "--variant", "strict"]);
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 /// What makes the guide's scenarios short, by file.

@@ -245,6 +245,37 @@ fn the_scenarios_that_come_along_are_suitable() {
     assert!(files >= 6, "{files}");
 }
 
+/// The relay's processes are in the caller's network namespace: IPv6 there stays as it is, setting and address.
+#[test]
+fn the_relay_leaves_ipv6_alone() {
+    const LOOK: &str = "cat /proc/sys/net/ipv6/conf/all/disable_ipv6; ip -6 -oneline address show";
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("short.toml"), folder.path().join("out"));
+    let text = r#"
+        duration = "1ms"
+        topology = { kind = "star", hosts = 2, link = { rate = "100Mbit/s", delay = "500us" } }
+        [traffic.one]
+        kind = "flows"
+        flows = [{ source = 0, destination = 1, size = "10kB" }]
+    "#;
+    fs::write(&file, text).unwrap();
+    let inside = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "sh", "-c"]).arg(format!("ip link set lo up; {script}"));
+        command.arg(env!("CARGO_BIN_EXE_pliant")).args(["testbed", "run", "--relay", "--out"]);
+        command.arg(&out).arg(&file).output()
+    };
+    let Some(before) = inside(LOOK).ok().filter(|before| before.stdout.starts_with(b"0\n")) else {
+        eprintln!("skipped: no user namespaces, or no IPv6");
+        return;
+    };
+    let after = inside(&format!("\"$0\" \"$@\" >/dev/null; {LOOK}")).unwrap();
+    let said = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(said(&before).contains("::1/128"), "{}", said(&before));
+    assert_eq!(said(&after), said(&before), "{}", stderr(&after));
+    assert!(out.join("flows.csv").exists(), "{}", stderr(&after));
+}
+
 /// Processes of a parent.
 fn children(parent: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();

@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, Output, Stdio};
 
@@ -887,4 +888,94 @@ fn a_hello_from_port_zero_ends_nothing() {
         .unwrap();
     assert!(fetched.status.success(), "{}", text(&fetched.stderr));
     assert!(offering.finish().status.success());
+}
+
+/// A name with two addresses, of which one is dead: the other is called, and what went into standard input arrives. If both
+/// are dead, both are named. It needs a file of hosts of its own and is left out where there are no user namespaces.
+#[test]
+fn a_name_leads_to_its_next_address() {
+    let place = Place::new(10_000);
+    let quick = ["--plain", "--connect-timeout", "600ms"];
+    let net = format!("127.{}", std::process::id() % 200 + 20);
+    let with_hosts = |arguments: &[&str]| {
+        let script = "mount --bind \"$0\" /etc/hosts 2> /dev/null || exit 77; exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", script]).arg(place.path("hosts"));
+        command.arg(env!("CARGO_BIN_EXE_pliant")).args(arguments).args(quick);
+        command
+    };
+    std::fs::write(place.path("hosts"), format!("{net}.0.1 both.test\n{net}.0.2 both.test\n")).unwrap();
+    let has_namespaces = with_hosts(&["--version"]).output().is_ok_and(|output| output.status.success());
+    if !has_namespaces {
+        eprintln!("skipped: no right to a mount namespace");
+        return;
+    }
+    // Whichever address comes first, it is dead once.
+    for (live, dead) in [("0.1", "0.2"), ("0.2", "0.1")] {
+        let listening = |mut command: Command| {
+            command.args(["--plain", "--listen", &format!("{net}.{live}:0")]);
+            let receiver = Receiver::start(command);
+            let port = receiver.address.rsplit_once(':').unwrap().1.to_owned();
+            let nobody = std::net::UdpSocket::bind(format!("{net}.{dead}:{port}")).unwrap();
+            (receiver, nobody, format!("both.test:{port}"))
+        };
+        let mut receive = pliant();
+        receive.arg("recv").arg(place.path("copy"));
+        let (receiver, _nobody, to) = listening(receive);
+        let mut sending = with_hosts(&["send", "-", &to]);
+        let piped = sending.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut sending = piped.spawn().unwrap();
+        sending.stdin.take().unwrap().write_all(&place.content).unwrap();
+        let sent = sending.wait_with_output().unwrap();
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+        assert!(receiver.finish().status.success());
+        assert_eq!(std::fs::read(place.path("copy")).unwrap(), place.content);
+
+        let mut offer = pliant();
+        offer.args(["offer", &place.file, "--count", "1"]);
+        let (offer, _nobody, from) = listening(offer);
+        let fetched = with_hosts(&["fetch", &from, "--discard"]).output().unwrap();
+        assert!(fetched.status.success() && fetched.stderr.is_empty(), "{}", text(&fetched.stderr));
+        assert!(offer.finish().status.success());
+        for words in [["send", &place.file, &from], ["fetch", &from, "--discard"]] {
+            let ended = with_hosts(&words).output().unwrap();
+            assert_ends(&ended, 3, "within 600ms each");
+            let port = from.rsplit_once(':').unwrap().1;
+            for address in ["0.1", "0.2"] {
+                assert!(text(&ended.stderr).contains(&format!("{net}.{address}:{port}")), "{}", text(&ended.stderr));
+            }
+        }
+    }
+}
+
+/// A mirror alone: nobody there, and no such file, is as a source that does not answer; one that breaks off is lost; another
+/// content is not what was fetched.
+#[test]
+fn what_becomes_of_a_mirror_has_its_code() {
+    let fetch = |port: u16, hash: &str| {
+        let url = format!("http://127.0.0.1:{port}/file");
+        run(&["fetch", "--plain", "--discard", "--hash", hash, "--source", &url])
+    };
+    let (hash, port_of) = ("0".repeat(64), |listener: &TcpListener| listener.local_addr().unwrap().port());
+    let nobody = port_of(&TcpListener::bind("127.0.0.1:0").unwrap());
+    assert_ends(&fetch(nobody, &hash), 3, "/file: ");
+    let answers = [
+        ("404 Not Found", "Content-Length: 0\r\n\r\n", 3),
+        ("403 Forbidden", "Content-Length: 0\r\n\r\n", 3),
+        ("200 OK", "Content-Length: 4\r\n\r\nfile", 5),
+        ("200 OK", "Content-Length: 4\r\n\r\nfi", 4),
+    ];
+    for (status, rest, code) in answers {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = port_of(&listener);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut request = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                // Up to the empty line.
+                let _ = request.by_ref().find(String::is_empty);
+                let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{rest}").as_bytes());
+            }
+        });
+        assert_ends(&fetch(port, &hash), code, "/file: ");
+    }
 }

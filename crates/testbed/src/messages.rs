@@ -125,8 +125,6 @@ pub(crate) struct Parent {
 /// Dies with the parent from now on, and waits until it has made the interfaces. False if it has gone or given up.
 pub(crate) fn await_network() -> bool {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    // Neighbours are set by hand, and nothing else should be on the wire. Where it is not allowed there is no need.
-    let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let mut line = String::new();
     say(ALIVE).is_some() && std::io::stdin().lock().read_line(&mut line).is_ok() && line.trim() == SET_UP
 }

@@ -23,8 +23,19 @@ pub(crate) fn permitted() -> bool {
     quiet(Command::new("unshare").args(["--net", "true"])).is_ok_and(|status| status.success())
 }
 
-/// What runs a program in a new network namespace, as the same process.
-pub(crate) const IN_NEW: [&str; 3] = ["unshare", "--net", "--"];
+/// What runs a program in a new network namespace, as the same process, without IPv6: neighbours are set by hand, and nothing
+/// else should be on the wire.
+///
+/// The setting belongs to the namespace of whoever writes it. So the command that makes the namespace writes it, and nothing
+/// that also runs in the caller's.
+pub(crate) const IN_NEW: [&str; 6] = [
+    "unshare",
+    "--net",
+    "--",
+    "sh",
+    "-c",
+    "echo 1 2>/dev/null >/proc/sys/net/ipv6/conf/all/disable_ipv6; exec \"$0\" \"$@\"",
+];
 
 /// Name of the switch's interface to a host.
 pub(crate) fn interface(host: u32) -> String {
@@ -80,4 +91,24 @@ fn ip(process: u32, lines: &str) -> io::Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!("ip: {}", said.lines().next().unwrap_or("failed"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// IPv6 is off in the namespace that is made, and stays as it is here.
+    #[test]
+    fn ipv6_is_off_in_the_new_namespace_only() {
+        const SETTING: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
+        let Ok(before) = std::fs::read_to_string(SETTING) else { return };
+        if !permitted() {
+            eprintln!("skipped: network namespaces need root");
+            return;
+        }
+        let (first, rest) = IN_NEW.split_first().expect("it is a command");
+        let inside = Command::new(first).args(rest).args(["cat", SETTING]).output().unwrap();
+        assert_eq!(String::from_utf8(inside.stdout).unwrap().trim(), "1");
+        assert_eq!(std::fs::read_to_string(SETTING).unwrap(), before);
+    }
 }

@@ -152,7 +152,7 @@ fn run_scenario(arguments: &RunArguments, scenario: &Resolved, out: Option<&Path
     }
     print(&arguments.table.of_run(&result, output.json))?;
     if arguments.counters {
-        eprint!("{}", headroom.counters);
+        say!("{}", headroom.counters.trim_end());
     }
     if let (Some(out), false) = (out, output.json) {
         print(&format!("written to {}\n", out.display()))?;
@@ -185,7 +185,7 @@ pub(crate) fn run_one(
     let (mut result, headroom) = pliant_testbed::run(scenario, &options, interrupt, &mut |_| {})?;
     result.overloaded = headroom.overload();
     if !quiet || headroom.overload().is_some() {
-        eprint!("{}", headroom.text());
+        say!("{}", headroom.text().trim_end());
     }
     if headroom.wrong_bytes > 0 {
         let why = format!("{} payload bytes arrived that were not sent", headroom.wrong_bytes);

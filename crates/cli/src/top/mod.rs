@@ -13,6 +13,7 @@ use self::view::View;
 use crate::daemon::Target;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
+use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     let mut view = View::new(status(arguments)?);
     if arguments.once {
-        print!("{}", view.text(arguments.width));
+        print(&view.text(arguments.width))?;
         return Ok(ExitStatus::Done);
     }
     if !stdout().is_terminal() {

@@ -263,28 +263,58 @@ pub(super) fn buffer() -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send 
 /// Whom to call: where, and by which name of the key file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Peer {
-    pub(super) address: SocketAddr,
+    /// Those of its host, of which there is one at least.
+    addresses: Vec<SocketAddr>,
     name: Option<String>,
+}
+
+impl Peer {
+    /// Where it is called first.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// The same with those addresses only that `holds`, if there are any.
+    pub(super) fn only(&self, holds: impl Fn(&SocketAddr) -> bool) -> Option<Self> {
+        let addresses: Vec<_> = self.addresses.iter().copied().filter(holds).collect();
+        (!addresses.is_empty()).then(|| Self { addresses, name: self.name.clone() })
+    }
+
+    /// The same as it can be called from an address.
+    pub(super) fn callable_from(&self, bind: Option<SocketAddr>) -> Self {
+        let same = |address: &SocketAddr| bind.is_none_or(|bind| bind.is_ipv4() == address.is_ipv4());
+        self.only(same).unwrap_or_else(|| self.clone())
+    }
 }
 
 /// Reads `HOST:PORT` or `NAME@HOST:PORT`.
 pub(super) fn parse_peer(text: &str) -> Result<Peer, String> {
     let Some((name, address)) = text.split_once('@') else {
-        return Ok(Peer { address: parse_address(text)?, name: None });
+        return Ok(Peer { addresses: parse_address(text)?, name: None });
     };
     check_name(name)?;
-    Ok(Peer { address: parse_address(address)?, name: Some(name.to_owned()) })
+    Ok(Peer { addresses: parse_address(address)?, name: Some(name.to_owned()) })
 }
 
 /// The names of those whom the user has named.
 pub(super) fn called(peers: &[Peer]) -> Vec<(SocketAddr, String)> {
-    peers.iter().filter_map(|peer| Some((peer.address, peer.name.clone()?))).collect()
+    let named = |peer: &Peer| {
+        let name = peer.name.clone()?;
+        Some(peer.addresses.iter().map(|address| (*address, name.clone())).collect::<Vec<_>>())
+    };
+    peers.iter().filter_map(named).flatten().collect()
 }
 
-/// An address, or that of a host by its name: IPv4 before IPv6, as receivers listen unless told otherwise.
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
+/// Where else those may be called whose names have several addresses.
+pub(super) fn further(peers: &[Peer]) -> Vec<(SocketAddr, Vec<SocketAddr>)> {
+    let several = peers.iter().filter(|peer| peer.addresses.len() > 1);
+    several.map(|peer| (peer.address(), peer.addresses[1..].to_vec())).collect()
+}
+
+/// An address, or those of a host by its name: IPv4 before IPv6, as receivers listen unless told otherwise.
+fn parse_address(text: &str) -> Result<Vec<SocketAddr>, String> {
     if let Ok(address) = text.parse() {
-        return Ok(address);
+        return Ok(vec![address]);
     }
     let port =
         text.rsplit_once(':').filter(|(host, _)| !host.contains(':')).and_then(|(_, port)| port.parse::<u16>().ok());
@@ -294,7 +324,14 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         ));
     }
     let found = text.to_socket_addrs().map_err(|error| format!("{text}: {error}"))?;
-    found.min_by_key(SocketAddr::is_ipv6).ok_or_else(|| format!("{text}: this host has no address"))
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    if addresses.is_empty() { Err(format!("{text}: this host has no address")) } else { Ok(addresses) }
 }
 
 /// What the flow refuses, by the flag that asks for it.

@@ -13,8 +13,8 @@ use pliant_sim::one_line::OneLine;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::interrupt;
-use arguments::called;
 pub(crate) use arguments::{RecvArgs, SendArgs};
+use arguments::{called, further};
 use outcome::Outcome;
 use progress::TransferProgress;
 pub(crate) use push::{FetchArgs, OfferArgs, fetch, offer};
@@ -23,8 +23,9 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
     // Flags first: a large tree is not walked for a flag that is refused.
     let settings = arguments.settings()?;
     let (source, to) = arguments.source()?;
-    let settings = Settings { called: called(std::slice::from_ref(&to)), ..settings };
-    let to = to.address;
+    let to = [to.callable_from(settings.bind)];
+    let settings = Settings { called: called(&to), further: further(&to), ..settings };
+    let to = to[0].address();
     for path in source.skipped() {
         say!("warning: {} is not sent: neither a file nor a directory nor a link", OneLine(&path.display()));
     }
@@ -39,7 +40,7 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
             if let Some(why) = outcome::fallback(settings.flow.transport, sent.protocol) {
                 say!("{why}");
             }
-            Outcome::sent(&arguments.name(), to, &settings, &sent).print(arguments.output.json)?;
+            Outcome::sent(&arguments.name(), &settings, &sent).print(arguments.output.json)?;
             Ok(ExitStatus::Done)
         }
     }

@@ -105,8 +105,9 @@ struct Common<'o> {
 }
 
 impl Outcome {
-    pub(super) fn sent(file: &str, to: SocketAddr, settings: &Settings, sent: &Sent) -> Self {
-        let Sent { bytes, kept_bytes, unchanged, elapsed, protocol, ref statistics, refused, clock_offset, .. } = *sent;
+    pub(super) fn sent(file: &str, settings: &Settings, sent: &Sent) -> Self {
+        let Sent { to, bytes, kept_bytes, unchanged, elapsed, protocol, ref statistics, refused, .. } = *sent;
+        let clock_offset = sent.clock_offset;
         let hash = sent.hash.map(|hash| hash.to_string());
         let common = Common { bytes, kept_bytes, unchanged, elapsed, protocol, statistics, refused, hash };
         let us = |ns: f64| Some(ns * 1e-3);

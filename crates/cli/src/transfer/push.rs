@@ -19,7 +19,9 @@ use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::one_line::OneLine;
 use serde::Serialize;
 
-use super::arguments::{ConnectionArgs, DEFAULT_LISTEN, OutputArgs, Peer, buffer, called, parse_peer, target_of};
+use super::arguments::{
+    ConnectionArgs, DEFAULT_LISTEN, OutputArgs, Peer, buffer, called, further, parse_peer, target_of,
+};
 use super::outcome::process_cpu;
 use super::progress::TransferProgress;
 use crate::error::CliError;
@@ -228,8 +230,8 @@ pub(crate) fn offer(arguments: &OfferArgs) -> Result<ExitStatus, CliError> {
 pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     let flow = FlowSettings { mtu: arguments.mtu, ..flow(arguments.weight) }.with_receive_buffer(arguments.window.0);
     let (bind, overwrite) = (arguments.bind, arguments.overwrite);
-    let called = called(&[&arguments.sources[..], &arguments.peers].concat());
-    let settings = Settings { bind, overwrite, called, ..arguments.connection.settings(&flow)? };
+    let all = [&arguments.sources[..], &arguments.peers].concat();
+    let settings = Settings { bind, overwrite, called: called(&all), ..arguments.connection.settings(&flow)? };
     let target = target_of(arguments.into.as_deref(), arguments.discard)?;
     let display = TransferProgress::new(&arguments.output);
     let kept = if arguments.discard { "" } else { "; the same command goes on where this one was" };
@@ -240,24 +242,27 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
     };
     let folder = arguments.name.as_ref().filter(|name| name.ends_with('/'));
     check_folder(arguments, folder.is_some())?;
-    let addresses = |hosts: &[Peer]| hosts.iter().map(|host| host.address).collect::<Vec<SocketAddr>>();
     let interrupt = interrupt::listen(kept);
     let offered_in = arguments.serve.map(|_| OfferedFiles::new());
     let serving = match (arguments.serve, &offered_in) {
         (Some(address), Some(files)) => Some(serve(address, files.clone(), settings.clone(), interrupt, arguments)?),
         _ => None,
     };
-    let (sources, peers) = (addresses(&arguments.sources), addresses(&arguments.peers));
-    let mirrors = mirrors(&arguments.mirrors);
-    let (hash, show) = (arguments.hash, |p| display.show(p));
-    let fetched = if let Some(name) = folder {
-        let wanted = WantedFolder { name: name.clone(), hash, filter: arguments.patterns.filter()? };
-        transfer::fetch_folder(&sources, &wanted, &target, &settings, interrupt, show, tell)
-    } else {
-        let name = arguments.name.clone();
+    let (mirrors, hash) = (mirrors(&arguments.mirrors), arguments.hash);
+    let filter = if folder.is_some() { arguments.patterns.filter()? } else { FolderFilter::default() };
+    let fetch_from = |sources: &[Peer], peers: &[Peer]| {
+        let settings = Settings { further: further(&[sources, peers].concat()), ..settings.clone() };
+        let addresses = |hosts: &[Peer]| hosts.iter().map(Peer::address).collect::<Vec<SocketAddr>>();
+        let (sources, peers, show) = (addresses(sources), addresses(peers), |p| display.show(p));
+        if let Some(name) = folder {
+            let wanted = WantedFolder { name: name.clone(), hash, filter: filter.clone() };
+            return transfer::fetch_folder(&sources, &wanted, &target, &settings, interrupt, show, tell);
+        }
+        let (name, mirrors, offered_in) = (arguments.name.clone(), mirrors.clone(), offered_in.clone());
         let wanted = WantedFile { hash, name, peers, mirrors, offered_in, ..WantedFile::default() };
         transfer::fetch(&sources, wanted, &target, &settings, interrupt, show, tell)
     };
+    let fetched = of_either_family(&arguments.sources, &arguments.peers, bind, fetch_from);
     drop(display);
     match fetched {
         Err(TransferError::Interrupted) => Ok(ExitStatus::Interrupted),
@@ -270,6 +275,34 @@ pub(crate) fn fetch(arguments: &FetchArgs) -> Result<ExitStatus, CliError> {
             })
         }
     }
+}
+
+/// Fetches over IPv4, or over IPv6 if not all have an address of IPv4, or none of them answers there: a fetch has one socket.
+fn of_either_family(
+    sources: &[Peer],
+    peers: &[Peer],
+    bind: Option<SocketAddr>,
+    fetch_from: impl Fn(&[Peer], &[Peer]) -> Result<Fetched, TransferError>,
+) -> Result<Fetched, TransferError> {
+    let mut silent: Vec<SocketAddr> = Vec::new();
+    let within = |hosts: &[Peer], ipv4: bool| -> Option<Vec<Peer>> {
+        hosts.iter().map(|host| host.only(|address| address.is_ipv4() == ipv4)).collect()
+    };
+    let families = [true, false].into_iter().filter(|ipv4| bind.is_none_or(|bind| bind.is_ipv4() == *ipv4));
+    let mut families = families.filter_map(|ipv4| within(sources, ipv4).zip(within(peers, ipv4))).peekable();
+    if sources.is_empty() || families.peek().is_none() {
+        return fetch_from(sources, peers);
+    }
+    while let Some((sources, peers)) = families.next() {
+        match fetch_from(&sources, &peers) {
+            Err(TransferError::NoAnswer { addresses, .. }) if families.peek().is_some() => silent.extend(addresses),
+            Err(TransferError::NoAnswer { addresses, timeout }) => {
+                return Err(TransferError::NoAnswer { addresses: [silent, addresses].concat(), timeout });
+            }
+            fetched => return fetched,
+        }
+    }
+    unreachable!("the last family's end is returned")
 }
 
 /// Refuses what does not go with a folder, or goes with a folder alone.

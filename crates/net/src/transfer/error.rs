@@ -40,13 +40,14 @@ pub enum TransferError {
     },
     /// Nobody ever answered.
     #[error(
-        "no answer from {address} within {timeout}: does `pliant recv`, or `pliant offer`, run there, with `--listen` on \
-         an address of that network? By default they listen on loopback only"
+        "no answer from {}: does `pliant recv`, or `pliant offer`, run there, with `--listen` on \
+         an address of that network? By default they listen on loopback only",
+        within(.addresses, *.timeout)
     )]
     NoAnswer {
-        /// The peer.
-        address: SocketAddr,
-        /// For how long.
+        /// The addresses of the peer, in the order in which they were called.
+        addresses: Vec<SocketAddr>,
+        /// For how long each was called.
         timeout: Span,
     },
     /// The connection ended before the transfer did.
@@ -160,6 +161,8 @@ pub enum TransferError {
     Mirror {
         /// Its name in messages.
         mirror: String,
+        /// In what it fails.
+        fault: MirrorFault,
         /// Why.
         why: String,
     },
@@ -171,14 +174,50 @@ pub enum TransferError {
     Interrupted,
 }
 
+/// In what a mirror fails. The later says more of the file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MirrorFault {
+    /// It does not answer, or does not have the file.
+    Absent,
+    /// It has answered, and then did not supply all of it.
+    Lost,
+    /// What it supplies is not what is fetched.
+    WrongContent,
+}
+
 impl TransferError {
+    /// Whether the other side never took part.
+    pub(super) fn is_absence(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } | Self::Mirror { fault: MirrorFault::Absent, .. } => true,
+            Self::Ended { why, .. } => why.is_refusal(),
+            _ => false,
+        }
+    }
+
     /// Why a connection to `address` ended.
     pub(super) fn ended(address: SocketAddr, why: Closed) -> Self {
         match why {
-            Closed::NoAnswer(timeout) => Self::NoAnswer { address, timeout },
+            Closed::NoAnswer(timeout) => Self::NoAnswer { addresses: vec![address], timeout },
             why => Self::Ended { address, why },
         }
     }
+
+    /// The same of a peer that did not answer at these addresses before.
+    pub(super) fn after(self, silent: &[SocketAddr]) -> Self {
+        match self {
+            Self::NoAnswer { addresses, timeout } => {
+                Self::NoAnswer { addresses: [silent, &addresses].concat(), timeout }
+            }
+            other => other,
+        }
+    }
+}
+
+fn within(addresses: &[SocketAddr], timeout: Span) -> String {
+    let each = if addresses.len() > 1 { " each" } else { "" };
+    let addresses = addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+    format!("{} within {timeout}{each}", addresses.join(" and "))
 }
 
 fn by_votes(votes: usize, answers: usize) -> String {

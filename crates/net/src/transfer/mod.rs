@@ -31,7 +31,7 @@ mod whole;
 pub use announcement::{Announcement, Kind};
 pub use blake3::Hash;
 pub use directory::Unchanged;
-pub use error::TransferError;
+pub use error::{MirrorFault, TransferError};
 pub use output::Target;
 pub use progress::Progress;
 pub use push::{

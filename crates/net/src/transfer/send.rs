@@ -51,6 +51,8 @@ const HASHES_INTERVAL: Span = Span::from_ms(250);
 /// A sent content.
 #[derive(Clone, Debug)]
 pub struct Sent {
+    /// Where the receiver answered.
+    pub to: SocketAddr,
     /// Bytes of the content.
     pub bytes: u64,
     /// Those of them that the receiver had from an interrupted transfer.
@@ -93,8 +95,8 @@ impl ClockOffset {
     }
 }
 
-/// Sends `source` to the receiver at `to`. Returns when the receiver says that it has verified the content and put it
-/// into its place.
+/// Sends `source` to the receiver at `to`, or at the first of the settings' further addresses that answers. Returns when
+/// the receiver says that it has verified the content and put it into its place.
 ///
 /// A receiver that was restarted during the transfer is called again at growing intervals, for as long as the settings
 /// say. Each loss is reported to `lost`. If a file was interrupted, now or earlier, the receiver gets the rest. If it
@@ -109,6 +111,7 @@ pub fn send(
     mut lost: impl FnMut(&TransferError),
 ) -> Result<Sent, TransferError> {
     settings.check(to)?;
+    let mut callee = Callee { address: to, further: settings.further_of(to), silent: Vec::new() };
     let clock = Clock::start();
     let (mut source, mut gap) = (source, FIRST_RETRY);
     // The time for retries counts from the loss, not from the beginning of a transfer of hours.
@@ -122,10 +125,10 @@ pub fn send(
     loop {
         let again = source.again();
         let sent = if matches!(source.content, Content::Directory) {
-            send_directory(&source, &mut packed, to, settings, clock, interrupted, &mut progress)
+            send_directory(&source, &mut packed, &mut callee, settings, clock, interrupted, &mut progress)
         } else {
             let settings = settings.started(clock.now());
-            send_once(source, 0, to, &settings, interrupted, &mut progress).map(|(sent, _)| sent)
+            send_once(source, 0, &mut callee, &settings, interrupted, &mut progress).map(|(sent, _)| sent)
         };
         match (sent, again) {
             (Err(error @ TransferError::Ended { why: Closed::Reset, .. }), Some(again)) => {
@@ -138,23 +141,32 @@ pub fn send(
                 wait(clock, gap, interrupted)?;
                 (source, gap) = (again, gap.times(2).min(LONGEST_RETRY));
             }
-            (sent, _) => return sent,
+            (sent, _) => return sent.map_err(|error| error.after(&callee.silent)),
         }
     }
+}
+
+/// Where the receiver is called.
+struct Callee {
+    address: SocketAddr,
+    /// Where next, if it does not answer there.
+    further: Vec<SocketAddr>,
+    /// Where it did not answer.
+    silent: Vec<SocketAddr>,
 }
 
 /// Sends a directory, which is packed the first time.
 fn send_directory(
     source: &Source,
     packed: &mut Option<(Source, Unchanged)>,
-    to: SocketAddr,
+    callee: &mut Callee,
     settings: &Settings,
     clock: Clock,
     interrupted: &AtomicBool,
     progress: &mut impl FnMut(Progress),
 ) -> Result<Sent, TransferError> {
     if packed.is_none() {
-        let held = ask_held(source, to, settings, interrupted)?;
+        let held = ask_held(source, callee, settings, interrupted)?;
         *packed = Some(source.packed(&held, interrupted)?);
     }
     let again = packed.as_ref().and_then(|(archive, unchanged)| Some((archive.again()?, *unchanged)));
@@ -164,34 +176,35 @@ fn send_directory(
     };
     // Reading the tree took time, too.
     let settings = settings.started(clock.now());
-    let (sent, _) = send_once(archive, 0, to, &settings, interrupted, progress)?;
+    let (sent, _) = send_once(archive, 0, callee, &settings, interrupted, progress)?;
     Ok(Sent { unchanged, ..sent })
 }
 
 /// The files of a directory that the receiver has from an earlier transfer. Files are read only if there are any.
 fn ask_held(
     source: &Source,
-    to: SocketAddr,
+    callee: &mut Callee,
     settings: &Settings,
     interrupted: &AtomicBool,
 ) -> Result<Held, TransferError> {
-    if count_noted(source, to, settings, interrupted)? == 0 {
+    if count_noted(source, callee, settings, interrupted)? == 0 {
         return Ok(Held::default());
     }
     let hashes = source.hashes(interrupted)?;
-    let (_, bits) = send_once(source.listing(&hashes)?, hashes.bytes(), to, settings, interrupted, &mut |_| {})?;
+    let (_, bits) = send_once(source.listing(&hashes)?, hashes.bytes(), callee, settings, interrupted, &mut |_| {})?;
     Ok(hashes.held(&bits))
 }
 
 /// How many files of a directory the receiver has noted from an earlier transfer. It answers this to an empty listing.
 fn count_noted(
     source: &Source,
-    to: SocketAddr,
+    callee: &mut Callee,
     settings: &Settings,
     interrupted: &AtomicBool,
 ) -> Result<u64, TransferError> {
+    let mut calling = Calling::reach(source.listing(&FileHashes::default())?, callee, settings, interrupted)?;
+    let to = callee.address;
     let socket_error = |error| TransferError::Socket { address: to, error };
-    let mut calling = Calling::begin(source.listing(&FileHashes::default())?, to, settings)?;
     let Calling { driver, connection, sender } = &mut calling;
     loop {
         driver.run_once(sender, MAX_SLEEP).map_err(socket_error)?;
@@ -218,12 +231,53 @@ struct Calling<'s> {
 }
 
 impl<'s> Calling<'s> {
-    fn begin(source: Source, to: SocketAddr, settings: &'s Settings) -> Result<Self, TransferError> {
+    /// Calls the receiver at one address after the other until it answers. The last is only called.
+    fn reach(
+        mut source: Source,
+        callee: &mut Callee,
+        settings: &'s Settings,
+        interrupted: &AtomicBool,
+    ) -> Result<Self, TransferError> {
+        let mut waited = Span::ZERO;
+        loop {
+            let mut calling = Self::begin(source, callee.address, settings, waited)?;
+            if callee.further.is_empty() {
+                return Ok(calling);
+            }
+            let Some(unsent) = calling.unanswered(interrupted)? else {
+                callee.further.clear();
+                return Ok(calling);
+            };
+            waited = waited.plus(calling.driver.now().since(Instant::ZERO));
+            callee.silent.push(std::mem::replace(&mut callee.address, callee.further.remove(0)));
+            source = unsent;
+        }
+    }
+
+    /// Waits until anything is heard, or the user ends it. Gives the source back if nobody answers.
+    fn unanswered(&mut self, interrupted: &AtomicBool) -> Result<Option<Source>, TransferError> {
+        let Self { driver, sender, .. } = self;
+        let address = sender.peer;
+        loop {
+            driver.run_once(sender, MAX_SLEEP).map_err(|error| TransferError::Socket { address, error })?;
+            if let Some((None, Closed::NoAnswer(_))) = &sender.over {
+                return Ok(sender.waiting.take().map(SenderApplication::into_source));
+            }
+            let is_heard = sender.waiting.is_none() || sender.over.is_some();
+            if is_heard || interrupted.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Calls at an address, so long after the attempt began.
+    fn begin(source: Source, to: SocketAddr, settings: &'s Settings, waited: Span) -> Result<Self, TransferError> {
         let mut driver = settings.driver_to::<SenderApplication>(to)?;
         let announcement = announce(&source, settings, to)?;
         let opening =
             Opening { offers: settings.flow.offers(), mtu: settings.flow.mtu, content: announcement.encode() };
         let asked = realtime_ns();
+        let left = |span: Span| Instant::ZERO.after(span.minus(waited).max(Span::from_ns(1)));
         let connection = driver.connect(to, &opening.encode()).map_err(TransferError::Connect)?;
         let sender = SenderHandler {
             settings,
@@ -237,7 +291,7 @@ impl<'s> Calling<'s> {
             failed: None,
             kept_blocks: 0,
             contract: settings.flow.contract,
-            until: settings.flow.contract.done_by.map(|span| Instant::ZERO.after(span)),
+            until: settings.flow.contract.done_by.map(left),
         };
         Ok(Self { driver, connection, sender })
     }
@@ -260,15 +314,16 @@ fn wait(clock: Clock, time: Span, interrupted: &AtomicBool) -> Result<(), Transf
 fn send_once(
     source: Source,
     besides: u64,
-    to: SocketAddr,
+    callee: &mut Callee,
     settings: &Settings,
     interrupted: &AtomicBool,
     progress: &mut impl FnMut(Progress),
 ) -> Result<(Sent, Vec<u8>), TransferError> {
-    let socket_error = |error| TransferError::Socket { address: to, error };
     let total_bytes = source.bytes();
     let listed = total_bytes.filter(|_| source.kind == Kind::Listing).map(|bytes| bytes / DIGEST_BYTES as u64);
-    let Calling { mut driver, connection, mut sender } = Calling::begin(source, to, settings)?;
+    let Calling { mut driver, connection, mut sender } = Calling::reach(source, callee, settings, interrupted)?;
+    let to = callee.address;
+    let socket_error = |error| TransferError::Socket { address: to, error };
     let mut held = Vec::new();
     let mut agreeing = None;
     let mut told_at = driver.now();
@@ -408,6 +463,7 @@ fn send_once(
     let refused = driver.refused();
     let (protocol, clock_offset) = sender.agreed.expect("it was agreed when the connection stood");
     let sent = Sent {
+        to,
         bytes: session.application.bytes(),
         kept_bytes: session.application.kept(),
         unchanged: Unchanged::default(),

@@ -93,6 +93,11 @@ impl SenderApplication {
         }
     }
 
+    /// The source again, of one that nobody has answered.
+    pub(super) fn into_source(self) -> Source {
+        Source::unread(self.announcement.kind, self.announcement.name, self.path, self.content)
+    }
+
     pub(super) fn announcement(&self) -> &Announcement {
         &self.announcement
     }

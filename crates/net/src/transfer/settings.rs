@@ -70,6 +70,8 @@ pub struct Settings {
     pub keys: Keys,
     /// The name in the key file of the peer at an address. Without an entry it is the only peer of the key file.
     pub called: Vec<(SocketAddr, String)>,
+    /// Further addresses of a peer, beside its first. One that does not answer is called at the next. Default: none.
+    pub further: Vec<(SocketAddr, Vec<SocketAddr>)>,
     /// Keys that a running receiver or source takes. Default: none.
     pub key_updates: Option<Arc<KeyUpdates>>,
     /// Another contract for a running sender, with a `done_by` that counts from then. Default: none.
@@ -103,6 +105,7 @@ impl Default for Settings {
             flow: FlowSettings::default(),
             keys: Keys::Plain,
             called: Vec::new(),
+            further: Vec::new(),
             key_updates: None,
             contract_updates: None,
             schedule: DaySchedule::default(),
@@ -126,6 +129,12 @@ impl Settings {
             require_loopback(address)?;
         }
         self.flow.check().and_then(|()| self.flow.check_schedule(&self.schedule)).map_err(TransferError::Flow)
+    }
+
+    /// Where else a peer may be called, of those addresses that may be called at all.
+    pub(super) fn further_of(&self, first: SocketAddr) -> Vec<SocketAddr> {
+        let further = self.further.iter().filter(|(of, _)| *of == first).flat_map(|(_, further)| further);
+        further.copied().filter(|address| *address != first && self.check(*address).is_ok()).collect()
     }
 
     /// A driver on a socket bound to `address`.

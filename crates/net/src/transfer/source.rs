@@ -117,6 +117,11 @@ impl Source {
         &self.skipped
     }
 
+    /// One of which nothing was read.
+    pub(super) fn unread(kind: Kind, name: String, path: PathBuf, content: Content) -> Self {
+        Self { kind, name, path, skipped: Vec::new(), content }
+    }
+
     /// The same again, unless it can be read only once.
     pub(super) fn again(&self) -> Option<Self> {
         let content = match &self.content {

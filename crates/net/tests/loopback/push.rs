@@ -661,3 +661,37 @@ fn receivers_serve_each_other() {
         assert!(matches!(ended.join().unwrap(), Err(TransferError::Interrupted)));
     });
 }
+
+/// A source is called at its next address if it does not answer at the first, and has one vote: not a second one at an address
+/// that is another source's. Where it answers at none, all are named.
+#[test]
+fn a_source_is_called_at_its_next_address() {
+    let site = Site::new(MB);
+    let silent = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+    let [first, second] = silent.each_ref().map(|socket| socket.local_addr().unwrap());
+    let settings = Settings { connect_timeout: Span::from_ms(300), ..weighted(1.0) };
+    let offer = Offer::bind(crate::common::loopback(), &site.path, settings.clone()).unwrap();
+    let (stop, live) = (AtomicBool::new(false), offer.address());
+    let fetch_of = |sources: &[SocketAddr], further: Vec<SocketAddr>| {
+        let settings = Settings { further: vec![(first, further)], ..settings.clone() };
+        let (target, mut news) = (Target::Directory(site.target()), Vec::new());
+        let wanted = WantedFile::default();
+        let fetched = fetch(sources, wanted, &target, &settings, &NEVER, |_| {}, |told| news.push(told.to_string()));
+        (fetched, news)
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| offer.serve(None, &stop, |_| {}));
+        let (fetched, news) = fetch_of(&[first], vec![second, live]);
+        assert_eq!(fetched.unwrap().sources.iter().map(|source| source.address).collect::<Vec<_>>(), [live]);
+        assert!(news.is_empty(), "{news:?}");
+        intact(&site.target(), MB);
+        let (fetched, news) = fetch_of(&[first, live], vec![live, second]);
+        let lost = fetched.unwrap().sources.into_iter().filter_map(|source| source.lost).collect::<Vec<_>>();
+        let told = format!("no answer from {first} and {second} within 300ms each");
+        assert!(lost.len() == 1 && lost[0].starts_with(&told), "{lost:?} {news:?}");
+        let (fetched, _) = fetch_of(&[first], vec![second]);
+        let Err(TransferError::NoAnswer { addresses, .. }) = fetched else { panic!("{fetched:?}") };
+        assert_eq!(addresses, [first, second]);
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{
-    Faults, by, content, encrypted, files, loopbacks, settings, transfer, transfer_of, transfer_through, write_file,
+    Faults, NEVER, by, content, encrypted, files, loopback, loopbacks, settings, transfer, transfer_of,
+    transfer_through, write_file,
 };
 use pliant_net::connection::Keys;
 use pliant_net::flow::{FlowSettings, Protocol, SocketTransport};
@@ -697,4 +698,41 @@ fn credits_are_spent_one_by_one() {
     assert_eq!(sent.packets_sent, needed, "{sent:?}");
     // What the receiver sent until it heard of the end was not used; everything else was.
     assert_eq!(received.credits_sent, needed + sent.wasted_credits, "{received:?}");
+}
+
+/// A receiver is called at its next address if it does not answer at the first: a file, a stream, which can be read only once,
+/// and a directory, before which it is asked what it has. Where it answers at none, all are named.
+#[test]
+fn a_receiver_is_called_at_its_next_address() {
+    let site = tempfile::tempdir().unwrap();
+    let (from, into) = (site.path().join("from"), site.path().join("into"));
+    std::fs::create_dir(&from).unwrap();
+    std::fs::create_dir(&into).unwrap();
+    let file = write_file(&from, "file", 100_000);
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    let sources: [(Source, &str); 3] = [
+        (Source::open(&file).unwrap(), "file"),
+        (Source::stream(std::fs::File::open(&file).unwrap(), "stream"), "stream"),
+        (Source::open(&from).unwrap(), "from/file"),
+    ];
+    for (source, name) in sources {
+        let receiver = Receiver::bind(loopback(), settings()).unwrap();
+        let further = vec![(silent, vec![receiver.address()])];
+        let sender = Settings { connect_timeout: Span::from_ms(300), further, ..settings() };
+        let sent = thread::scope(|scope| {
+            let receiving = scope.spawn(|| receiver.receive(&Target::Directory(into.clone()), &NEVER, |_| {}));
+            let sent = send(source, silent, &sender, &NEVER, |_| {}, |_| {});
+            receiving.join().unwrap().unwrap();
+            sent
+        });
+        assert!(sent.is_ok(), "{name}: {sent:?}");
+        assert!(std::fs::read(into.join(name)).unwrap() == content(100_000), "{name}");
+    }
+    let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = other.local_addr().unwrap();
+    let sender = Settings { connect_timeout: Span::from_ms(300), further: vec![(silent, vec![other])], ..settings() };
+    let sent = send(Source::open(&file).unwrap(), silent, &sender, &NEVER, |_| {}, |_| {});
+    let Err(TransferError::NoAnswer { addresses, .. }) = sent else { panic!("{sent:?}") };
+    assert_eq!(addresses, [silent, other]);
 }

@@ -17,7 +17,7 @@ use super::message::Offered;
 use super::mirror::{ASKS, FromMirror, Mirror, MirrorError, MirrorFile, PAUSE, WORTH_ASKING};
 use super::object::{Sink, open_sink};
 use crate::connection::Refused;
-use crate::transfer::error::TransferError;
+use crate::transfer::error::{MirrorFault, TransferError};
 use crate::transfer::output::Target;
 use crate::transfer::progress::Progress;
 use crate::transfer::settings::Settings;
@@ -39,7 +39,7 @@ pub(super) fn fetch(
     let began = Instant::now();
     let (name, place) = names_of(wanted)?;
     let mut froms: Vec<FromMirror> = Vec::new();
-    let (mut last, mut kept, mut again) = (None, None, Vec::new());
+    let (mut worst, mut last, mut kept, mut again) = (None, None, None, Vec::new());
     // The second time those by themselves whose content the first time was not theirs alone.
     for by_itself in [false, true] {
         for (number, mirror) in wanted.mirrors.iter().enumerate() {
@@ -65,11 +65,13 @@ pub(super) fn fetch(
                     from.lost = Some(OTHER_CONTENT.to_owned());
                     again.push(number);
                 }
-                Err(TransferError::Mirror { mirror, why }) => {
+                Err(TransferError::Mirror { mirror, fault, why }) => {
                     from.lost = Some(why.clone());
-                    let error = TransferError::Mirror { mirror, why };
+                    let error = TransferError::Mirror { mirror, fault, why };
                     tell(FetchNews::Lost(&error));
-                    last = Some(error);
+                    if worst.is_none_or(|worst| fault >= worst) {
+                        (worst, last) = (Some(fault), Some(error));
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -135,14 +137,15 @@ struct Pass<'p, P> {
 impl<P: FnMut(Progress)> Pass<'_, P> {
     /// The size of the file, if it may be fetched.
     fn size(&mut self, mirror: &dyn Mirror, file: &mut dyn MirrorFile) -> Result<u64, TransferError> {
-        let refuse = |why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), why };
-        let bytes = self.asking(|_| file.bytes()).map_err(|error| refuse(error.why))?;
+        let refuse = |fault, why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), fault, why };
+        let bytes = self.asking(|_| file.bytes()).map_err(|error| refuse(MirrorFault::Absent, error.why))?;
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
         let most = self.settings.limits.max_bytes;
         if bytes > most {
-            return Err(refuse(format!("it has {bytes} bytes, and {most} may be fetched")));
+            let why = format!("it has {bytes} bytes, and {most} may be fetched");
+            return Err(refuse(MirrorFault::WrongContent, why));
         }
         Ok(bytes)
     }
@@ -155,7 +158,7 @@ impl<P: FnMut(Progress)> Pass<'_, P> {
         file: &mut dyn MirrorFile,
         by_itself: bool,
     ) -> Result<Option<(u64, Option<std::path::PathBuf>)>, TransferError> {
-        let refuse = |why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), why };
+        let refuse = |fault, why: String| TransferError::Mirror { mirror: mirror.name().to_owned(), fault, why };
         let bytes = self.size(mirror, file)?;
         let offered = Offered { bytes, hash: self.hash, name: self.name.to_owned() };
         let mut sink = open_sink(self.target, &offered, self.settings.overwrite)?;
@@ -192,7 +195,7 @@ impl<P: FnMut(Progress)> Pass<'_, P> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(TransferError::Interrupted);
         }
-        read.map_err(|error| refuse(error.why))?;
+        read.map_err(|error| refuse(MirrorFault::Lost, error.why))?;
         values = std::mem::take(&mut coming.values);
         if root_of(&values) == self.hash {
             return Ok(Some((bytes, coming.sink.commit()?)));
@@ -200,7 +203,7 @@ impl<P: FnMut(Progress)> Pass<'_, P> {
         // Nothing of it is worth keeping.
         coming.sink.resume(0)?;
         *self.kept = Some(0);
-        if there == 0 { Err(refuse(OTHER_CONTENT.to_owned())) } else { Ok(None) }
+        if there == 0 { Err(refuse(MirrorFault::WrongContent, OTHER_CONTENT.to_owned())) } else { Ok(None) }
     }
 
     /// Asks again, with pauses, where that may help.

@@ -1,6 +1,7 @@
 //! The receiver of a file from many sources.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -95,7 +96,11 @@ pub fn fetch(
             (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
                 tell(FetchNews::MirrorsAlone(&error));
                 let Some((hash, wanted)) = left.wanted(&wanted) else { return Err(error) };
-                return alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+                let alone = alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
+                // A source that was there and is lost says more than a mirror that never was.
+                let was_there = !error.is_absence();
+                return alone
+                    .map_err(|of_mirrors| if was_there && of_mirrors.is_absence() { error } else { of_mirrors });
             }
             (Err(error), _) => return Err(error),
         }
@@ -254,19 +259,27 @@ pub(super) fn fetch_once(
     let request = Request { symbol, slots, window };
     let config = request.config(&settings.flow, settings.path_to(first)).map_err(TransferError::Flow)?;
     let socket_error = |error| TransferError::Socket { address: first, error };
-    let farthest = distinct.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
+    // All are called from one socket.
+    let is_ipv4 = first.is_ipv4();
+    let further = |of| -> VecDeque<SocketAddr> {
+        settings.further_of(of).into_iter().filter(|address| address.is_ipv4() == is_ipv4).collect()
+    };
+    let all: Vec<SocketAddr> =
+        distinct.iter().flat_map(|source| further(*source).into_iter().chain([*source])).collect();
+    let farthest = all.iter().find(|source| !source.ip().is_loopback()).unwrap_or(&first);
     let mut driver = settings.driver_to::<FetchApplication>(*farthest)?;
     let opening = FetchCall { request, file: wanted.selector() }.encode();
     let call = |address| {
         let connection = driver.connect(address, &opening).map_err(TransferError::Connect)?;
-        let returns = returning.contains(&address);
-        Ok(SourceConnection { connection: Some(connection), returns, ..SourceConnection::new(address) })
+        let (returns, further) = (returning.contains(&address), further(address));
+        Ok(SourceConnection { connection: Some(connection), returns, further, ..SourceConnection::new(address) })
     };
     let mut calls = distinct.into_iter().map(call).collect::<Result<Vec<_>, TransferError>>()?;
     let called_again = |address| SourceConnection {
         is_peer: true,
         returns: true,
         again_at: Some(Instant::ZERO),
+        further: further(address),
         ..SourceConnection::new(address)
     };
     calls.extend(peers.into_iter().map(called_again));
@@ -331,6 +344,7 @@ pub(super) fn fetch_once(
             return Err(TransferError::Interrupted);
         }
         handler.count_losses(now);
+        handler.call_elsewhere(&mut driver, &opening);
         let done = handler.advance(now, &mut driver).map_err(socket_error)?;
         handler.tell_news(tell);
         if done {
@@ -389,6 +403,11 @@ type FetchSession = Session<AnyTransport, FetchApplication>;
 /// A source, called or a peer.
 struct SourceConnection {
     address: SocketAddr,
+    /// Where else it may be called, and where it did not answer.
+    further: VecDeque<SocketAddr>,
+    silent: Vec<SocketAddr>,
+    /// It is to be called at this address, and was not yet.
+    is_moved: bool,
     connection: Option<ConnectionId>,
     /// When it is called again, if it is a peer that is not connected.
     again_at: Option<Instant>,
@@ -420,6 +439,9 @@ impl SourceConnection {
         let (connection, again_at, answer, ended) = (None, None, None, None);
         Self {
             address,
+            further: VecDeque::new(),
+            silent: Vec::new(),
+            is_moved: false,
             connection,
             again_at,
             absent_since: None,
@@ -570,22 +592,53 @@ impl FetchHandler<'_> {
             }
             let called = |call: &SourceConnection| call.connection == Some(connection);
             let Some(source) = self.calls.iter().position(called) else { continue };
+            let next = if matches!(why, Closed::NoAnswer(_)) { self.next_address(source) } else { None };
             let call = &mut self.calls[source];
             call.leave(session);
             call.answered |= matches!(why, Closed::Refused(_));
             if call.returns && call.ended.is_none() {
                 // It may be there again, or begin; the others go on without it.
                 call.lost = Some(TransferError::ended(call.address, why));
+                if let Some(next) = next {
+                    call.further.push_back(std::mem::replace(&mut call.address, next));
+                }
                 let absent = call.absent_since.get_or_insert(now);
                 let wait = now.since(*absent).max(CALL_AGAIN).min(CALL_AGAIN_MAX);
                 (call.is_peer, call.answer, call.joined, call.again_at) = (true, None, false, Some(now.after(wait)));
                 self.holdings.borrow_mut().remove(&source);
                 self.inquiry.forget(source);
+            } else if call.ended.is_none()
+                && let Some(next) = next
+            {
+                call.silent.push(std::mem::replace(&mut call.address, next));
+                call.is_moved = true;
             } else {
-                call.ended.get_or_insert(TransferError::ended(call.address, why));
+                let ended = TransferError::ended(call.address, why).after(&call.silent);
+                call.ended.get_or_insert(ended);
             }
             self.taken_from = None;
             self.controller.remove_source(now, source as u64);
+        }
+    }
+
+    /// Where else a source may be called: where no other is, or one host would have two votes.
+    fn next_address(&mut self, source: usize) -> Option<SocketAddr> {
+        loop {
+            let next = self.calls[source].further.pop_front()?;
+            if self.calls.iter().all(|call| call.address != next) {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Calls sources that have not answered at their next address.
+    fn call_elsewhere(&mut self, driver: &mut FetchDriver, opening: &[u8]) {
+        for call in self.calls.iter_mut().filter(|call| call.is_moved) {
+            call.is_moved = false;
+            match driver.connect(call.address, opening) {
+                Ok(connection) => call.connection = Some(connection),
+                Err(error) => call.ended = Some(TransferError::Connect(error)),
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::hash_tree::BLOCK_BYTES;
 use super::object::{MirroredBlock, SharedObject};
 use crate::poll::PollWaker;
-use crate::transfer::error::TransferError;
+use crate::transfer::error::{MirrorFault, TransferError};
 
 /// How often in a row a failing mirror is asked, and the pause before the second time. The pause doubles each time.
 pub(super) const ASKS: u32 = 4;
@@ -94,10 +94,10 @@ impl Worker {
         u32::try_from(self.wanted.load(Ordering::Relaxed)).ok()
     }
 
-    fn leave_out(&mut self, why: String) {
+    fn leave_out(&mut self, fault: MirrorFault, why: String) {
         let mirror = self.from.name.clone();
         self.from.lost = Some(why.clone());
-        self.error = Some(TransferError::Mirror { mirror, why });
+        self.error = Some(TransferError::Mirror { mirror, fault, why });
         self.waiting = None;
         self.wanted.store(NONE, Ordering::Relaxed);
     }
@@ -181,13 +181,13 @@ impl Mirrors {
             Ok(content) => content,
             // Nobody wants it any more.
             Err(error) if error.why.is_empty() => return,
-            Err(error) => return worker.leave_out(error.why),
+            Err(error) => return worker.leave_out(MirrorFault::Lost, error.why),
         };
         let bytes = content.len() as u64;
         match object.borrow_mut().take_block(block, content) {
             MirroredBlock::Kept => worker.from.bytes += bytes,
             MirroredBlock::NotNeeded => {}
-            MirroredBlock::False => worker.leave_out(FALSE_BLOCK.to_owned()),
+            MirroredBlock::False => worker.leave_out(MirrorFault::WrongContent, FALSE_BLOCK.to_owned()),
             MirroredBlock::Unknown(content) => worker.waiting = Some((block, content)),
         }
     }
