@@ -64,7 +64,9 @@ mod tests {
 
     fn level(capacity: f64, others: &[f64]) -> f64 {
         let mut link = HostLink::new(capacity);
-        others.iter().for_each(|&other| link.count(other));
+        for &other in others {
+            link.count(other);
+        }
         link.end_interval();
         link.level()
     }
@@ -90,7 +92,9 @@ mod tests {
             up.count(of_down);
             up.count(10.0);
             down.count(of_up);
-            (0..3).for_each(|_| down.count(10.0));
+            for _ in 0..3 {
+                down.count(10.0);
+            }
             up.end_interval();
             down.end_interval();
         }
