@@ -54,7 +54,7 @@ fn the_flood_is_as_recorded() {
         groups.join(",")
     };
     let said = format!(
-        "{} hellos of {} bytes, {} answers of at most {} bytes. Its resident memory was {} KiB before, {} KiB after a tenth of \
+        "{} hellos of {} bytes, {} answers of at most {} bytes. Its memory, without the pages of its program, was {} KiB before, {} KiB after a tenth of \
          them and {} KiB after all",
         grouped("hellos"),
         grouped("hello_bytes"),
