@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use pliant_net::bundle::{BundleNode, BundleReport};
+use pliant_net::socket::canonical;
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
@@ -318,13 +319,9 @@ fn most_of_one(limit: usize, descriptors: Option<u64>, connections: usize) -> us
 
 /// Whether this host has an address, which may be one of a link.
 fn is_of_this_host(address: SocketAddr) -> bool {
-    let any_port = match address {
-        // With its scope: without it no socket can have a link's address.
-        SocketAddr::V6(address) if address.ip().to_ipv4_mapped().is_none() => {
-            SocketAddrV6::new(*address.ip(), 0, 0, address.scope_id()).into()
-        }
-        _ => SocketAddr::new(address.ip().to_canonical(), 0),
-    };
+    // With its scope: without it no socket can have a link's address.
+    let mut any_port = canonical(address);
+    any_port.set_port(0);
     UdpSocket::bind(any_port).is_ok()
 }
 
@@ -423,7 +420,7 @@ mod tests {
             let number = |at: usize| u32::from_str_radix(words[at], 16).unwrap();
             if number(4) & 0x40 == 0 {
                 let ip = u128::from_str_radix(words[0], 16).unwrap().into();
-                assert!(is_of_this_host(SocketAddrV6::new(ip, 7, 0, number(1)).into()), "{line}");
+                assert!(is_of_this_host(std::net::SocketAddrV6::new(ip, 7, 0, number(1)).into()), "{line}");
             }
         }
     }

@@ -64,7 +64,7 @@ impl Connections {
     }
 
     pub(crate) fn origin(&self, from: SocketAddr) -> Origin {
-        let from = canonical(from);
+        let from = as_listed(from);
         self.users.get(&from).map_or(Origin::Host(from.ip()), |user| Origin::User(*user))
     }
 
@@ -84,7 +84,8 @@ impl Connections {
     }
 }
 
-fn canonical(address: SocketAddr) -> SocketAddr {
+/// As the kernel's table has it: without the scope of a link.
+fn as_listed(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
@@ -109,7 +110,7 @@ fn address(text: &str) -> Option<SocketAddr> {
         [_, _, _, _] => IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(words.concat()).ok()?)),
         _ => return None,
     };
-    Some(canonical(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?)))
+    Some(as_listed(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?)))
 }
 
 #[cfg(test)]

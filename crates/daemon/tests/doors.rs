@@ -2,14 +2,12 @@
 
 mod common;
 
-use common::{CLASS, PROXY, Pair, Way, block_on, closed, echo, exchange, forward};
+use common::{CLASS, PROXY, Pair, Way, block_on, bundle_class, closed, echo, exchange, forward};
 use pliant_daemon::doctor::Verdict;
 use pliant_daemon::{Config, Daemon};
-use pliant_net::bundle::{AcceptedStreams, BundleClass, BundleNode};
+use pliant_net::bundle::{AcceptedStreams, BundleNode};
 use pliant_net::connection::{Closed, Keys};
-use pliant_net::flow::FlowSettings;
 use pliant_net::transfer::Settings;
-use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,18 +50,8 @@ fn a_socket_for_all_addresses_calls_ipv4() {
 }
 
 fn node() -> (BundleNode, AcceptedStreams) {
-    let class = BundleClass {
-        name: "bulk".to_owned(),
-        message_class: 0,
-        message_line_rate: None,
-        schedule: DaySchedule::default(),
-        flow: FlowSettings::default(),
-        max_streams: 64,
-        window_budget: 16 << 20,
-        max_unread: 64 << 20,
-    };
     let settings = Settings { keys: Keys::Preshared([7; 32]), idle_timeout: Span::from_secs(5), ..Settings::default() };
-    BundleNode::bind(([127, 0, 0, 1], 0).into(), settings, vec![class]).unwrap()
+    BundleNode::bind(([127, 0, 0, 1], 0).into(), settings, vec![bundle_class(64)]).unwrap()
 }
 
 /// A bundle whose way is cut is told of at both ends, with the streams that are lost, and without those that were over. One that

@@ -9,19 +9,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{CLASS, PROXY, Pair, block_on};
+use common::{CLASS, PROXY, Pair, block_on, bundle_class};
 use pliant_daemon::control::{KafkaLedger, Request, Status, request};
-use pliant_net::bundle::{BundleClass, BundleNode, BundleStream, IncomingMessages};
+use pliant_net::bundle::{BundleNode, BundleStream, IncomingMessages};
 use pliant_net::clock::SharedClock;
 use pliant_net::connection::Keys;
-use pliant_net::flow::FlowSettings;
 use pliant_net::switch::forwarder::DEFAULT_FRAMES;
 use pliant_net::switch::relay::{Relay, RelayConfig, RelayPort};
 use pliant_net::switch::{
     FabricConfig, FaultConfig, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig, WireSize,
 };
 use pliant_net::transfer::Settings;
-use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::switch::plan::SchedulerConfig;
 use pliant_proto::switch::{QueueConfig, QueuePlan};
 use pliant_proto::time::Span;
@@ -747,18 +745,8 @@ fn chunk(kind: u8, content: &[u8]) -> Vec<u8> {
 
 /// A door of a few lines: it asks for records, and has the head of the response whose records travel apart.
 async fn a_door(far: SocketAddr, broker: SocketAddr) -> (BundleNode, IncomingMessages, BundleStream, Vec<u8>) {
-    let class = BundleClass {
-        name: "bulk".to_owned(),
-        flow: FlowSettings::default(),
-        message_class: 0,
-        message_line_rate: None,
-        schedule: DaySchedule::default(),
-        max_streams: 100,
-        window_budget: 16 << 20,
-        max_unread: 64 << 20,
-    };
     let settings = Settings { keys: Keys::Preshared([10; 32]), ..Settings::default() };
-    let (node, _) = BundleNode::bind("127.0.0.1:0".parse().unwrap(), settings, vec![class]).unwrap();
+    let (node, _) = BundleNode::bind("127.0.0.1:0".parse().unwrap(), settings, vec![bundle_class(100)]).unwrap();
     let rules =
         "[{\"topics\":\"clicks\",\"min_delivery\":800000,\"compacted\":false,\"always\":true,\"carry\":\"messages\"}]";
     let mut stream = node.open(far, "bulk", format!("{broker}\n{rules}").into_bytes()).unwrap();

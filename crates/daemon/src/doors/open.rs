@@ -60,17 +60,17 @@ pub(super) async fn open_with(
     header: &StreamHeader,
 ) -> Result<(BundleStream, Option<MessageToken>), OpenError> {
     let open = async || {
-        let mut stream = node.open(next_hop.peer, &next_hop.class, header.text().into_bytes())?;
-        let token = read_connected(&mut stream).await?;
-        Ok((stream, token))
+        let opened = async {
+            let mut stream = node.open(next_hop.peer, &next_hop.class, header.text().into_bytes())?;
+            let token = read_connected(&mut stream).await?;
+            Ok((stream, token))
+        };
+        opened.await.map_err(|error| OpenError::new(next_hop, &header.service, error))
     };
-    let opened = open().await.map_err(|error| OpenError::new(next_hop, &header.service, error));
-    match opened {
+    match open().await {
         // It is there, and does not know the bundle. No byte of a program goes out before it has connected the stream, so that
         // none can arrive twice.
-        Err(OpenError::Peer { why: Closed::Reset, .. }) => {
-            open().await.map_err(|error| OpenError::new(next_hop, &header.service, error))
-        }
+        Err(OpenError::Peer { why: Closed::Reset, .. }) => open().await,
         opened => opened,
     }
 }

@@ -9,10 +9,27 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use pliant_daemon::{Config, Daemon};
+use pliant_net::bundle::BundleClass;
 use pliant_net::connection::Keys;
+use pliant_net::flow::FlowSettings;
+use pliant_proto::contract::schedule::DaySchedule;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::{mpsc, oneshot};
+
+/// A class without a contract, for a node of a few lines.
+pub fn bundle_class(max_streams: usize) -> BundleClass {
+    BundleClass {
+        name: "bulk".to_owned(),
+        flow: FlowSettings::default(),
+        message_class: 0,
+        message_line_rate: None,
+        schedule: DaySchedule::default(),
+        max_streams,
+        window_budget: 16 << 20,
+        max_unread: 64 << 20,
+    }
+}
 
 /// Two daemons: programs connect to the doors of the first, services are at the second.
 pub struct Pair {

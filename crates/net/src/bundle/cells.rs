@@ -59,11 +59,12 @@ impl Ring {
     /// Everything before `start` is gone. A ring that is empty is let go if it became far larger than it had to be since: what an outage
     /// held up is not kept for the life of a bundle.
     fn release(&mut self, start: u64) {
-        if std::mem::replace(&mut self.start, start) == start {
+        let before = std::mem::replace(&mut self.start, start);
+        if start == before || start < self.end {
             return;
         }
-        if start == self.end && std::mem::take(&mut self.most) <= self.bytes.len() / 4 && self.bytes.len() > KEPT_BYTES
-        {
+        let most = std::mem::take(&mut self.most);
+        if self.bytes.len() > KEPT_BYTES && self.bytes.len() >= 4 * most {
             self.bytes = Box::default();
         }
     }
@@ -401,7 +402,7 @@ mod tests {
             let mut bytes = vec![0; (writer.end() - from) as usize];
             writer.read(from, &mut bytes);
             writer.release(writer.end());
-            // Released again, as with every acknowledgement of what is not the ring's.
+            // An acknowledgement of nothing new.
             writer.release(writer.end());
             (writer.ring.bytes.len(), bytes)
         };

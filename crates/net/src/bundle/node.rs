@@ -249,7 +249,7 @@ impl BundleNode {
                 number: bundle.number,
                 peer: canonical(peer),
                 address: canonical(state.address),
-                name: state.peer.as_ref().and_then(|peer| peer.name.clone()),
+                name: state.peer_name(),
                 class,
                 open: matches!(state.status, BundleStatus::Open),
                 retired: state.retired,

@@ -205,8 +205,8 @@ impl SharedBundles {
         if streams == 0 || !matches!(state.status, BundleStatus::Open) || matches!(why, Closed::ByPeer { .. }) {
             return;
         }
-        let name = state.peer.as_ref().and_then(|peer| peer.name.clone());
-        let ((peer, class), address) = (bundle.key.clone(), canonical(state.address));
+        let (name, address) = (state.peer_name(), canonical(state.address));
+        let (peer, class) = bundle.key.clone();
         // Nobody may listen any more.
         let _ = ends.send(BundleEnd { peer: canonical(peer), address, name, class, streams, why: why.clone() });
     }
@@ -462,6 +462,11 @@ impl SharedBundle {
 }
 
 impl BundleState {
+    /// The peer's name in the key file, if it has one.
+    pub(super) fn peer_name(&self) -> Option<String> {
+        self.peer.as_ref().and_then(|peer| peer.name.clone())
+    }
+
     fn wake(&mut self, stream: StreamId, to_read: bool, to_write: bool, bundles: &SharedBundles) {
         if let Some(waiting) = self.waiting.get_mut(&stream) {
             waiting.wake(to_read, to_write, bundles);

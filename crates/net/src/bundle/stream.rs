@@ -51,7 +51,7 @@ impl AcceptedStreams {
             return Err(self.bundles.failure().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
         };
         let (peer, class) = (canonical(bundle.key.0), bundle.key.1.clone());
-        let name = bundle.lock().peer.as_ref().and_then(|peer| peer.name.clone());
+        let name = bundle.lock().peer_name();
         let stream = BundleStream::new(self.bundles.clone(), bundle, stream);
         Ok(AcceptedStream { peer, name, class, header, stream })
     }

@@ -79,11 +79,6 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Whether any of its flows is under way.
-    pub(super) fn has_members(&self) -> bool {
-        !self.members.is_empty()
-    }
-
     /// A bundle without members, whose turns are a `segment` long.
     pub(super) fn new(segment: u64) -> Self {
         Self {
@@ -98,6 +93,11 @@ impl Bundle {
             over: Vec::new(),
             told: (Statistics::default(), Statistics::default(), 0),
         }
+    }
+
+    /// Whether any of its flows is under way.
+    pub(super) fn has_members(&self) -> bool {
+        !self.members.is_empty()
     }
 
     /// A flow starts. Its first turn comes after those of all others.

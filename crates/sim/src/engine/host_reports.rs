@@ -41,9 +41,12 @@ impl HostReports {
                 (link, self.links.entry(link).or_insert_with(new).level())
             });
             let [(up, of_up), (down, of_down)] = ends;
-            let others = if up == down { vec![(up, f64::INFINITY)] } else { vec![(up, of_down), (down, of_up)] };
-            for (link, other) in others {
-                self.links.get_mut(&link).expect("it was entered").count(other);
+            let mut count = |link, other| self.links.get_mut(&link).expect("it was entered").count(other);
+            if up == down {
+                count(up, f64::INFINITY);
+            } else {
+                count(up, of_down);
+                count(down, of_up);
             }
         }
         self.links.values_mut().for_each(HostLink::end_interval);

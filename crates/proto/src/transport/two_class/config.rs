@@ -6,6 +6,7 @@ use crate::packet::{Ecn, TrafficClass, WireFormat};
 use crate::recovery::rtt::RtoBounds;
 use crate::time::Span;
 use crate::transport::flex_pass::{Reactive, Window};
+use crate::units::Rate;
 
 /// Settings that flows share; many flows share one.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +54,12 @@ impl TwoClassConfig {
     /// A sub-flow in `class`, marked rather than dropped.
     pub fn subflow(class: TrafficClass, rto: RtoBounds) -> Reactive {
         Reactive::Window(Window { class: class.with_ecn(Ecn::Ect0), rto, ..Window::default() })
+    }
+
+    /// Bytes of payload per second at a rate on the wire.
+    pub(super) fn payload_rate(&self, on_the_wire: Rate) -> f64 {
+        let payload = f64::from(self.mss) / f64::from(self.wire.wire_bytes(self.mss));
+        on_the_wire.bytes_per_sec_f64() * payload
     }
 
     /// The class of a sub-flow.

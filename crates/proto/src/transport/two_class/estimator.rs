@@ -56,6 +56,8 @@ pub(super) struct Interval {
     pub(super) marked: bool,
     /// Bytes that have yet to arrive, if the flow's end is known.
     pub(super) remaining: f64,
+    /// The fair rate, if hosts tell it.
+    pub(super) told: Option<f64>,
 }
 
 /// Estimates from an interval.

@@ -12,23 +12,17 @@ pub(super) struct Ledger {
     /// Arrived bytes beyond the promised share; below zero they are owed.
     balance: f64,
     competitors: Competitors,
-    /// The fair rate, if hosts tell it.
-    told: Option<f64>,
     /// The fair rate of the last interval, in bytes per second.
     fair: f64,
 }
 
 impl Ledger {
     pub(super) fn new(share: f64) -> Self {
-        Self { share, balance: 0.0, competitors: Competitors::new(), told: None, fair: 0.0 }
+        Self { share, balance: 0.0, competitors: Competitors::new(), fair: 0.0 }
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
         self.share = share;
-    }
-
-    pub(super) fn set_fair_rate(&mut self, rate: Option<f64>) {
-        self.told = rate;
     }
 
     /// The fair rate of the last interval, in bytes per second.
@@ -47,7 +41,7 @@ impl Ledger {
         let Estimate { joining_rate, line, .. } = *estimate;
         let trickle = config.trickle * line;
         let fair = self.competitors.fair_rate(config.marked_wait.map(Span::as_secs_f64), trickle, interval, estimate);
-        let fair = self.told.unwrap_or(fair);
+        let fair = interval.told.unwrap_or(fair);
         self.fair = fair;
         let aim = if self.share > 0.0 { (self.share + config.margin).min(1.0) } else { 0.0 };
         self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;

@@ -18,7 +18,7 @@ use crate::units::Rate;
 
 /// A class whose sub-flow timed out this often in a row carries nothing.
 const DEAD: u32 = 2;
-/// What hosts told counts for so long.
+/// What hosts told counts for so long: they tell it more often.
 const REPORT_LIFE: Span = Span::from_ms(100);
 /// Packets of the guarantee that a late wake-up may send at once.
 const BURST: u64 = 2;
@@ -29,8 +29,8 @@ pub struct TwoClassSender<C> {
     scavenger: ReactiveSubflow<C>,
     guarantee: ReactiveSubflow<FairRate>,
     ledger: Ledger,
-    /// When the fair rate was told last.
-    told: Option<Instant>,
+    /// The fair rate in bytes of payload per second that was told last, and when.
+    told: Option<(f64, Instant)>,
     lost: VecDeque<ByteRange>,
     /// Bytes the application has given.
     written: u64,
@@ -65,8 +65,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
     /// `line`, on the wire, if that is known. `config` must pass [`TwoClassConfig::check`].
     pub fn new(config: Arc<TwoClassConfig>, controller: C, share: f64, line: Option<Rate>) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
-        let payload = f64::from(config.mss) / f64::from(config.wire.wire_bytes(config.mss));
-        let line = line.map(|line| line.bytes_per_sec_f64() * payload);
+        let line = line.map(|line| config.payload_rate(line));
         let estimator = FairRate::new(config.mss, line);
         Self {
             scavenger: ReactiveSubflow::new(&config.scavenger, controller),
@@ -270,11 +269,8 @@ impl<C: CongestionControl> TwoClassSender<C> {
             marked: self.scavenger.marks() > self.marks_before,
             // A flow whose end is not known earns first: without an end it would owe without end.
             remaining: if self.finish && self.has_end { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
+            told: self.told.filter(|(_, at)| now.since(*at) <= REPORT_LIFE).map(|(rate, _)| rate),
         };
-        if self.told.is_some_and(|told| now.since(told) > REPORT_LIFE) {
-            self.told = None;
-            self.ledger.set_fair_rate(None);
-        }
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));
         // A slower rate so far must not hold the faster one back.
@@ -321,11 +317,7 @@ impl<C: CongestionControl> Transport for TwoClassSender<C> {
             }
             Command::Finish => self.finish = true,
             Command::SetMinShare(share) => self.ledger.set_share(share),
-            Command::SetFairRate(rate) => {
-                let payload = f64::from(self.config.mss) / f64::from(self.config.wire.wire_bytes(self.config.mss));
-                self.ledger.set_fair_rate(Some(rate.bytes_per_sec_f64() * payload));
-                self.told = Some(now);
-            }
+            Command::SetFairRate(rate) => self.told = Some((self.config.payload_rate(rate), now)),
             _ => {}
         }
     }

@@ -65,6 +65,7 @@ fn interval(scavenger_gbit: f64, guarantee_gbit: f64, wait_us: f64) -> Interval 
         wait: wait_us * 1e-6,
         marked: wait_us > 0.0,
         remaining: 0.0,
+        told: None,
     }
 }
 

@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn lies_are_worth_as_much_as_a_few_flows(
         share in 0.0..=1.0,
-        fair in prop::option::of(0.0..1e15),
+        told in prop::option::of(0.0..1e15),
         intervals in prop::collection::vec(
             ((0.0..1e12, 0.0..1e12, 0.0..100.0, any::<bool>(), any::<bool>(), 0.0..1e12), 0.0..=1.0, 0.0..10.0, 0.0..10.0),
             1..60,
@@ -76,9 +76,8 @@ proptest! {
     ) {
         let config = TwoClassConfig::default();
         let mut ledger = Ledger::new(share);
-        ledger.set_fair_rate(fair);
         for ((scavenger, guarantee, wait, marked, scavenger_dead, remaining), busy, joining, of_busy) in intervals {
-            let interval = Interval { seconds: 0.001, scavenger, guarantee, scavenger_dead, wait, marked, remaining };
+            let interval = Interval { seconds: 0.001, scavenger, guarantee, scavenger_dead, wait, marked, remaining, told };
             let seen = seen(busy, joining, of_busy);
             let rate = ledger.book(&config, &interval, &seen);
             let most = (config.greatest_weight * seen.joining_rate).max(config.trickle * seen.line);
