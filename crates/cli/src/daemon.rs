@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
 use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
+use pliant_net::allocator::return_large_blocks;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::counted::counted;
@@ -137,6 +138,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         return Ok(ExitStatus::Done);
     }
     use_all_descriptors();
+    return_large_blocks();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ending = runtime.block_on(async {
         let mut signals = Signals::new()?;

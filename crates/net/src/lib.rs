@@ -62,6 +62,7 @@
 //! - [`connection::Keys`] for key files.
 //! - `docs/network.md` for the protocol, `docs/testbed.md` for the switch.
 
+pub mod allocator;
 pub mod api;
 pub mod bundle;
 pub mod clock;
