@@ -113,19 +113,24 @@ programs: $(QUICK)
 	python3 bench/programs.py $(QUICK) --record docs/programs.json
 
 ## A foreground beside a background under moving load: the daemon's doors beside rclone's own limit, trickle, htb and low DSCPs,
-## between network namespaces; needs root, redis-server, rclone, curl, and matplotlib for the figure (PROOF_PYTHON). Rows of trickle,
-## restic and rsync are left out where these are not installed. Writes docs/proof.json, docs/proof.svg and the tables of
+## between network namespaces; needs root, redis-server, rclone, curl and Python with venv (Debian: python3-venv); fetches matplotlib.
+## Rows of trickle, restic and rsync are left out where these are not installed. Writes docs/proof.json, docs/proof.svg and the tables of
 ## docs/daemon.md. PROOF_RATES are the links in Mbit/s: with steps of 30 s each takes half an hour, so all take an hour and a half. At
 ## 1000 nothing else should run on the machine, nor should it have less than two processors. PROOF_TRANSPORT names others than the
 ## script's.
 PROOF_STEP ?= 30
 PROOF_RATES ?= 1000 100 20
 PROOF_TRANSPORT ?=
-PROOF_PYTHON ?= python3
-proof: $(QUICK)
-	$(PROOF_PYTHON) bench/proof.py $(QUICK) --step $(PROOF_STEP) $(addprefix --rate ,$(PROOF_RATES)) \
+PROOF_ENV := target/proof/env
+proof: $(QUICK) $(PROOF_ENV)/ready
+	$(PROOF_ENV)/bin/python bench/proof.py $(QUICK) --step $(PROOF_STEP) $(addprefix --rate ,$(PROOF_RATES)) \
 		$(addprefix --transport ,$(PROOF_TRANSPORT)) \
 		--record docs/proof.json --write-docs
+
+$(PROOF_ENV)/ready: bench/proof_requirements.txt
+	python3 -m venv $(PROOF_ENV)
+	$(PROOF_ENV)/bin/pip install -q -r bench/proof_requirements.txt
+	touch $@
 
 ## The scenarios of experiments/testbed on this machine's network namespaces, beside the simulator; needs root. Writes
 ## docs/testbed.json, which `pliant reproduce --write-docs` takes into the document.

@@ -33,6 +33,7 @@ Written before the first run of restic and rsync:
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -672,6 +673,8 @@ def main():
     parser.add_argument("--record", type=Path, help="adds these links to the record, or replaces them there")
     parser.add_argument("--write-docs", action="store_true", help="writes the record's table and figure into docs")
     arguments = parser.parse_args()
+    if arguments.write_docs and not importlib.util.find_spec("matplotlib"):
+        parser.error("the figure of --write-docs needs matplotlib")
     transports = arguments.transport or TRANSPORTS
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # and so cleans up
