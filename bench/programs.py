@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ POSTGRES_PROGRAMS = Path("/usr/lib/postgresql/15/bin")
 # A forward door of a service is at its port plus this: at the port itself nobody listens in the near namespace, so that what
 # is to go by the proxy and does not, fails.
 DOORS = 10_000
+SPARE_DESCRIPTORS = 100
 PROXY = 1080
 FILE_BYTES = 20_000_000
 
@@ -427,6 +429,11 @@ def main():
     parser.add_argument("--record", type=Path)
     parser.add_argument("--idle", type=int, default=10_000)
     arguments = parser.parse_args()
+    # Nobody has more connections than descriptors are left to a daemon, which opens some for itself.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2 - SPARE_DESCRIPTORS
+    if arguments.idle > most:
+        print(f"{most} idle connections, not {arguments.idle}: more need `ulimit -Hn {2 * (arguments.idle + SPARE_DESCRIPTORS)}`", file=sys.stderr)
+        arguments.idle = most
     folder = Path(tempfile.mkdtemp(prefix="pliant-programs-"))
     (folder / "web").mkdir()
     data = os.urandom(FILE_BYTES)
