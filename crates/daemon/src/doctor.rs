@@ -182,7 +182,8 @@ impl Config {
 }
 
 fn descriptors(limit: Option<u64>, connections: usize) -> Finding {
-    let wanted = (connections + OWN_DESCRIPTORS) as u64;
+    // Whoever has so many leaves as many to all others.
+    let wanted = (2 * connections + OWN_DESCRIPTORS) as u64;
     match limit {
         Some(limit) if limit < wanted => {
             let found = format!("{limit}, and `limits.user_connections` is {connections}");
@@ -248,8 +249,8 @@ mod tests {
             (receive_buffer(2 * 212_992), Verdict::Weak),
             (offload(true, true), Verdict::Good),
             (offload(true, false), Verdict::Weak),
-            (descriptors(Some(10_064), 10_000), Verdict::Good),
-            (descriptors(Some(1024), 10_000), Verdict::Weak),
+            (descriptors(Some(20_064), 10_000), Verdict::Good),
+            (descriptors(Some(20_063), 10_000), Verdict::Weak),
             (descriptors(None, 10_000), Verdict::Good),
             (mtu("", Ok(1200), 1200), Verdict::Good),
             (mtu("", Ok(1199), 1200), Verdict::Broken),
@@ -258,7 +259,7 @@ mod tests {
             assert_eq!(finding.verdict, verdict, "{finding:?}");
             assert_eq!(finding.advice.is_empty(), verdict == Verdict::Good, "{finding:?}");
         }
-        assert!(descriptors(Some(1024), 10_000).advice.contains("ulimit -n 10064"));
+        assert!(descriptors(Some(1024), 10_000).advice.contains("ulimit -n 20064"));
         assert!(mtu("", Ok(1199), 1200).advice.contains("mtu = 1199"));
     }
 
