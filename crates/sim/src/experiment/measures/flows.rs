@@ -27,8 +27,6 @@ enum Filter {
     /// Starts in [from, until), in seconds.
     Started(f64, f64),
     Completed,
-    /// Compares its share of its max-min fair rate with a limit; a flow without one does not stay.
-    FairShare(fn(f64, f64) -> bool, f64),
 }
 
 impl Flows {
@@ -51,7 +49,6 @@ impl Flows {
                 from <= start && start < until
             }
             Filter::Completed => flow.state == FlowState::Completed,
-            Filter::FairShare(compare, limit) => flow.fair_share.get().is_some_and(|share| compare(share, limit)),
         };
         self.group.is_none_or(|group| flow.group == group) && (self.run.is_check() || self.filters.iter().all(passes))
     }
@@ -146,12 +143,6 @@ pub(super) fn register_started(engine: &mut Engine) {
 
 pub(super) fn register_completed(engine: &mut Engine) {
     engine.register_fn("completed", |flows: &mut Flows| flows.with(Filter::Completed));
-}
-
-pub(super) fn register_fair_share(engine: &mut Engine, name: &'static str, compare: fn(f64, f64) -> bool) {
-    engine.register_fn(name, move |flows: &mut Flows, limit: Dynamic| {
-        Ok::<Flows, Failure>(flows.with(Filter::FairShare(compare, number(&limit).ok_or("a share is a number")?)))
-    });
 }
 
 pub(super) fn register_count(engine: &mut Engine) {

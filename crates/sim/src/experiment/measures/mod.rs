@@ -68,14 +68,6 @@ const COMBINED: &[Measure] = &[
     },
     Measure { name: "started", register: flows::register_started },
     Measure { name: "completed", register: flows::register_completed },
-    Measure {
-        name: "fair_share_at_least",
-        register: |engine| flows::register_fair_share(engine, "fair_share_at_least", |share, limit| share >= limit),
-    },
-    Measure {
-        name: "fair_share_below",
-        register: |engine| flows::register_fair_share(engine, "fair_share_below", |share, limit| share < limit),
-    },
     Measure { name: "count", register: flows::register_count },
     Measure { name: "unfinished", register: flows::register_unfinished },
     Measure { name: "fct_s", register: |engine| flows::register_times(engine, "fct_s", 1e-6) },

@@ -169,10 +169,6 @@ fn measures_give_the_answers_worked_out_by_hand() {
         ("flows(run(\"fast\"), \"web\").size_above(\"3kB\").count()", 7.0),
         // [2 ms, 5 ms) has the flows 2, 3 and 4.
         ("flows(run(\"fast\"), \"web\").started(\"2ms\", 0.005).count()", 3.0),
-        // One of the 11 flows has a share, 0.8.
-        ("flows(run(\"fast\")).fair_share_at_least(0.8).count()", 1.0),
-        ("flows(run(\"fast\")).fair_share_below(0.8).count()", 0.0),
-        ("flows(run(\"fast\")).fair_share_below(1).count()", 1.0),
         ("flows(run(\"fast\")).count()", 11.0),
         ("flows(run(\"fast\")).completed().count()", 10.0),
         ("flows(run(\"fast\")).unfinished()", 1.0),
