@@ -34,6 +34,7 @@ POSTGRES_PROGRAMS = Path("/usr/lib/postgresql/15/bin")
 # A forward door of a service is at its port plus this: at the port itself nobody listens in the near namespace, so that what
 # is to go by the proxy and does not, fails.
 DOORS = 10_000
+# Of a daemon, for itself and in reserve.
 SPARE_DESCRIPTORS = 100
 PROXY = 1080
 FILE_BYTES = 20_000_000
@@ -432,7 +433,8 @@ def main():
     # Nobody has more connections than descriptors are left to a daemon, which opens some for itself.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] // 2 - SPARE_DESCRIPTORS
     if arguments.idle > most:
-        print(f"{most} idle connections, not {arguments.idle}: more need `ulimit -Hn {2 * (arguments.idle + SPARE_DESCRIPTORS)}`", file=sys.stderr)
+        wanted = 2 * (arguments.idle + SPARE_DESCRIPTORS)
+        print(f"{most} idle connections, not {arguments.idle}: more need `ulimit -Hn {wanted}`", file=sys.stderr)
         arguments.idle = most
     folder = Path(tempfile.mkdtemp(prefix="pliant-programs-"))
     (folder / "web").mkdir()

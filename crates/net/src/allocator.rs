@@ -7,12 +7,15 @@ const LARGE: i32 = 128 * 1024;
 
 /// Large blocks go back to the operating system when they are freed.
 ///
-/// As glibc comes, each large block that is freed raises the size from which blocks get pages of their own, up to 32 MiB. Later
-/// blocks of that size are then in the heap, and a small one above them keeps their pages for as long as it lives. So the memory of a process that
-/// runs for weeks grows by steps. Other C libraries do not do that; this does nothing there.
+/// By default each large block that is freed raises the size from which glibc gives blocks pages of their own, up to 32 MiB. Later
+/// blocks of that size are in the heap, and a small one above them keeps their pages for as long as it lives. So the memory of
+/// a process that runs for weeks grows by steps. With another C library this does nothing.
+///
+/// Call it before there are other threads: they read these parameters without a lock.
 pub fn return_large_blocks() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `mallopt` takes numbers and changes parameters of the allocator, under its lock.
+    // SAFETY: `mallopt` takes two numbers, and no memory. It stores the second under the allocator's lock; a thread that reads it
+    // meanwhile has the old or the new one, and both are good.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
