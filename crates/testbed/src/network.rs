@@ -16,6 +16,8 @@ use pliant_sim::traffic::TrafficSpec;
 
 /// Port of all hosts.
 pub const PORT: u16 = 7800;
+/// Where hosts hear what others say of their links.
+pub(crate) const REPORT_PORT: u16 = 7799;
 /// Most hosts of a testbed: each is a process.
 pub const MAX_HOSTS: u32 = 64;
 /// Fastest link that the switch keeps to packet by packet.

@@ -2,6 +2,7 @@
 //! receives.
 
 mod flows;
+mod reports;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,7 +17,7 @@ use pliant_proto::packet::{EndpointId, Side, TrafficClass};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::{AnyAnswer, AnyTransport, Member};
 use pliant_proto::transport::push::TaskId;
-use pliant_proto::transport::{Statistics, Transport};
+use pliant_proto::transport::{Command, Statistics, Transport};
 use pliant_sim::engine::{Opened, flow_path};
 use pliant_sim::run::FlowFactory;
 use pliant_sim::scenario::{Resolved, Scenario};
@@ -31,6 +32,7 @@ use crate::messages::{
 use crate::network::PORT;
 use crate::pattern::Pattern;
 use flows::{Flow, Flows, write};
+use reports::{FlowCounts, Reports};
 use starts::{RECEIVER_LEAD, Start, Starts};
 
 /// Longest sleep: how soon a stop is heard.
@@ -84,6 +86,12 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
             kernel.listen(arguments.address, index as u16, TrafficClass::new(group.ack_class).octet())?;
         }
     }
+    let host_reports = scenario.host_reports().map(|(interval, told_groups)| {
+        let first = told_groups.iter().position(|told| *told).expect("some group is told");
+        let class = scenario.groups[first].ack_class;
+        let reports = Reports::bind(arguments.address, &arguments.peers, link, interval, class)?;
+        Ok::<_, std::io::Error>((reports, told_groups))
+    });
     let mut process = HostProcess {
         scenario: &scenario,
         arguments,
@@ -102,6 +110,7 @@ pub fn run(scenario: &Path, arguments: &HostArguments) -> Result<(), HostError> 
         kernel_senders: BTreeMap::new(),
         kernel_told: BTreeMap::new(),
         pending: BTreeSet::new(),
+        host_reports: host_reports.transpose()?,
         report: HostReport::default(),
         cpu_before: cpu_seconds(),
     };
@@ -126,6 +135,8 @@ struct HostProcess<'a> {
     early: Vec<ControllerMessage>,
     /// When the application of a flow of messages has the next one.
     pending: BTreeSet<(Instant, u64)>,
+    /// What hosts tell each other of their links, and which groups' flows are told.
+    host_reports: Option<(Reports, Vec<bool>)>,
     report: HostReport,
     /// Processor time that was spent before the start.
     cpu_before: f64,
@@ -157,6 +168,9 @@ impl HostProcess<'_> {
                 self.pending.remove(&(at, flow));
                 self.hand_over(flow);
             }
+            if self.host_reports.as_ref().is_some_and(|(reports, _)| reports.next_at() <= now) {
+                self.exchange_reports(now)?;
+            }
             if let (Some(at), Some(interval)) = (next_sample, interval)
                 && at <= now
             {
@@ -170,7 +184,8 @@ impl HostProcess<'_> {
                 }
             }
             let pending = self.pending.first().map(|(at, _)| *at);
-            let until = [Some(now.after(MAX_SLEEP)), self.starts.next_at(), pending, next_sample];
+            let reports = self.host_reports.as_ref().map(|(reports, _)| reports.next_at());
+            let until = [Some(now.after(MAX_SLEEP)), self.starts.next_at(), pending, next_sample, reports];
             let until = until.into_iter().flatten().min().expect("there is a nap");
             self.host.run_once(&mut self.flows, until)?;
         }
@@ -280,6 +295,41 @@ impl HostProcess<'_> {
         }
     }
 
+    /// Tells other hosts which rate is fair on this host's link, and its flows what is fair for them.
+    fn exchange_reports(&mut self, now: Instant) -> Result<(), HostError> {
+        let counts = self.flows_under_way(now);
+        let Some((reports, told_groups)) = &mut self.host_reports else { return Ok(()) };
+        reports.exchange(now, &counts)?;
+        let is_told = |flow: &&Flow| !flow.finished && told_groups[usize::from(flow.spec.group)];
+        let told = self.flows.senders.values().filter(is_told);
+        let fair = |flow: &Flow| Some((flow.number, reports.fair_rate(now, flow.spec.destination)?));
+        for (number, rate) in told.filter_map(fair).collect::<Vec<_>>() {
+            let endpoint = EndpointId::new(number as u32, Side::Initiator);
+            self.host.act(endpoint, &mut self.flows, |transport, _, now| {
+                transport.handle_command(now, Command::SetFairRate(rate));
+            });
+        }
+        Ok(())
+    }
+
+    /// Flows that have started and lack something, by the host at the other end.
+    fn flows_under_way(&self, now: Instant) -> BTreeMap<u32, FlowCounts> {
+        let mut counts: BTreeMap<u32, FlowCounts> = BTreeMap::new();
+        for flow in self.flows.senders.values().filter(|flow| !flow.finished) {
+            counts.entry(flow.spec.destination).or_default().to += 1;
+        }
+        let sends = |(_, sender): &&(FlowSpec, Arc<KernelSender>)| !sender.finished.load(Ordering::Relaxed);
+        for (spec, _) in self.kernel_senders.values().filter(sends) {
+            counts.entry(spec.destination).or_default().to += 1;
+        }
+        let kernel = self.kernel.receivers.lock().expect("receivers do not panic");
+        let lacks = |flow: &&Flow| flow.spec.start <= now && !is_received(flow, &kernel);
+        for flow in self.flows.receivers.values().filter(lacks) {
+            counts.entry(flow.spec.source).or_default().from += 1;
+        }
+        counts
+    }
+
     /// Whether all flows with an end are over and no more will start.
     fn is_over(&mut self) -> bool {
         let now = self.host.clock().now();
@@ -288,13 +338,9 @@ impl HostProcess<'_> {
         }
         let ends = |flow: &&Flow| flow.spec.bytes != UNLIMITED_BYTES;
         let kernel = self.kernel.receivers.lock().expect("receivers do not panic");
-        let received = |flow: &Flow| {
-            flow.received.is_some()
-                || kernel.get(&flow.number).is_some_and(|progress| progress.received_ps.load(Ordering::Relaxed) > 0)
-        };
         self.starts.is_empty()
             && self.flows.senders.values().filter(ends).all(|flow| flow.finished)
-            && self.flows.receivers.values().filter(ends).all(received)
+            && self.flows.receivers.values().filter(ends).all(|flow| is_received(flow, &kernel))
             && self
                 .kernel_senders
                 .values()
@@ -351,6 +397,12 @@ impl HostProcess<'_> {
         self.report.cpu_s = cpu_seconds() - self.cpu_before;
         self.report
     }
+}
+
+/// Whether all of a flow has arrived, by whomever it is carried.
+fn is_received(flow: &Flow, kernel: &BTreeMap<u64, Arc<KernelProgress>>) -> bool {
+    let by_kernel = kernel.get(&flow.number);
+    flow.received.is_some() || by_kernel.is_some_and(|flow| flow.received_ps.load(Ordering::Relaxed) > 0)
 }
 
 fn kernel_report(flow: u64, progress: &KernelProgress) -> ReceiverReport {
