@@ -48,7 +48,7 @@ impl Side {
                 Event::Connected { .. } | Event::Accepted { .. } => self.open.push(connection),
                 Event::Closed(_) => self.open.retain(|open| *open != connection),
                 Event::Notice(content) => assert!(content.len() <= MAX_NOTICE_BYTES),
-                Event::Moved { .. } | Event::OwnMove => {}
+                Event::HostReport(_) | Event::Moved { .. } | Event::OwnMove => {}
             }
         }
     }

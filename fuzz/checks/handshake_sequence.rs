@@ -152,7 +152,7 @@ impl World {
                     }
                     Event::Closed(_) => receiver.open.retain(|open| *open != connection),
                     Event::Connected { .. } => panic!("receivers do not call"),
-                    Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => {}
+                    Event::Notice(_) | Event::HostReport(_) | Event::Moved { .. } | Event::OwnMove => {}
                 }
             }
         }
@@ -182,7 +182,7 @@ impl World {
                     }
                     Event::Accepted { .. } => panic!("nobody calls callers"),
                     // The attacker may pass questions and answers on, and be taken for a peer that moves.
-                    Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => {}
+                    Event::Notice(_) | Event::HostReport(_) | Event::Moved { .. } | Event::OwnMove => {}
                 }
             }
         }

@@ -72,6 +72,7 @@ pub mod entropy;
 mod event_loop;
 pub mod flow;
 pub mod host;
+mod host_reports;
 pub mod input_log;
 mod mmsg;
 pub mod poll;

@@ -29,6 +29,9 @@ pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
 /// Range of the least retransmission timeout: TCP's greatest is a minute (RFC 6298, 2.5).
 const LEAST_TIMEOUT: Span = Span::from_us(1);
 const MOST_TIMEOUT: Span = Span::from_secs(60);
+/// How often hosts may report: one that is silent for 100 ms counts as gone.
+const LEAST_INTERVAL: Span = Span::from_ms(1);
+const MOST_INTERVAL: Span = Span::from_ms(50);
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -40,6 +43,8 @@ Examples:
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
   pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
   pliant send backup.tar store@192.0.2.7:7410 --key host.key       to the peer that the key file calls store
+  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded-two-class --min-share 0.5 --line-rate 1Gbit/s \
+    --host-reports 10ms                                            half of what is fair on both hosts' links
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
 Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or within ten
@@ -57,6 +62,8 @@ Examples:
   pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
   pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
   pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
+  pliant recv --key lab.key --listen 0.0.0.0:7410 --line-rate 1Gbit/s --host-reports 10ms
+                                                         tells `send --host-reports` which rate is fair on this link
 
 Without --listen only this host can send. After a hangup signal (kill -HUP) the key file is read again. It says to the sender whether the content was verified and is in its place.
 
@@ -171,6 +178,10 @@ struct NetworkArgs {
     /// Rate of this host's link: what credits fill, atp's greatest rate, and what bounded-two-class takes for the slowest line
     #[arg(long, value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     line_rate: Option<Rate>,
+    /// How often this host and its peers tell each other which rate is fair on their links, 1ms to 50ms, for
+    /// bounded-two-class. It counts its connections and TCP's; both ends need it, and --line-rate [default: they tell nothing]
+    #[arg(long, value_name = "TIME", requires = "line_rate", value_parser = flags::within(LEAST_INTERVAL..=MOST_INTERVAL))]
+    host_reports: Option<Span>,
     /// Traffic class of data that gives way (REFLEX without a weight, bounded-two-class)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::class())]
     low_class: u8,
@@ -370,7 +381,8 @@ fn who_does(field: Field) -> String {
 impl NetworkArgs {
     fn settings(&self, flow: &FlowSettings) -> Result<Settings, CliError> {
         let classes = Classes { low: self.low_class, credit: self.credit_class, ..flow.classes };
-        let flow = FlowSettings { line_rate: self.line_rate, classes, ..flow.clone() };
+        let (line_rate, host_reports) = (self.line_rate, self.host_reports);
+        let flow = FlowSettings { line_rate, host_reports, classes, ..flow.clone() };
         self.connection.settings(&flow.with_receive_buffer(self.receive_buffer.0))
     }
 }

@@ -40,6 +40,9 @@ pub(crate) fn send(arguments: &SendArgs) -> Result<ExitStatus, CliError> {
             if let Some(why) = outcome::fallback(settings.flow.transport, sent.protocol) {
                 say!("{why}");
             }
+            if let Some(why) = outcome::unreported(&settings, &sent) {
+                say!("{why}");
+            }
             Outcome::sent(&arguments.name(), &settings, &sent).print(arguments.output.json)?;
             Ok(ExitStatus::Done)
         }

@@ -42,6 +42,9 @@ pub(super) struct Outcome {
     done_in_time: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     said_late_s: Option<f64>,
+    /// Whether the receiver's host told which rate is fair on its link (a sender with `--host-reports`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_reports: Option<bool>,
     gbit_per_s: f64,
     /// CPU seconds of this process, user and system, per 10^9 bytes.
     cpu_s_per_gb: f64,
@@ -92,6 +95,15 @@ pub(super) fn fallback(wanted: SocketTransport, protocol: Protocol) -> Option<St
     Some(format!("{why}: sent by {}, not {}", agreed(wanted, protocol), wanted.name()))
 }
 
+/// What a sender is told that expected reports of the receiver's host.
+pub(super) fn unreported(settings: &Settings, sent: &Sent) -> Option<String> {
+    let interval = settings.flow.host_reports?;
+    // A transfer may be over before the first report.
+    let long = sent.elapsed >= Duration::from_nanos(interval.as_ps() / 1000) * 10;
+    let why = "the receiver's host does not report (`pliant recv --host-reports TIME --line-rate RATE`): the fair rate was estimated";
+    (long && !sent.peer_reports && sent.protocol == Protocol::TwoClass).then(|| why.to_owned())
+}
+
 /// What both sides have to tell.
 struct Common<'o> {
     bytes: u64,
@@ -117,6 +129,7 @@ impl Outcome {
             clock_uncertainty_us: us(clock_offset.uncertainty_ns as f64),
             done_by_s: sent.done_by.map(|by| by.as_secs_f64()),
             done_in_time: sent.done_by.map(|by| elapsed <= by),
+            peer_reports: settings.flow.host_reports.map(|_| sent.peer_reports),
             said_late_s: statistics.said_late.filter(|_| sent.done_by.is_some()).map(Instant::as_secs_f64),
             ..Self::new("sent", file.to_owned(), to, settings, common)
         }
@@ -156,6 +169,7 @@ impl Outcome {
             done_by_s: None,
             done_in_time: None,
             said_late_s: None,
+            peer_reports: None,
             gbit_per_s: per(across as f64 * 8e-9, elapsed_s),
             cpu_s_per_gb: per(process_cpu().as_secs_f64(), across as f64 * 1e-9),
             retransmissions: statistics.retransmissions,

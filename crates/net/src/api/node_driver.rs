@@ -393,7 +393,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections {
                 let session = self.session(&shared, protocol, opening.mtu, false)?;
                 self.node.add_to_backlog(now, shared, messages, from.ip()).then_some(session)
             }
-            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => None,
+            Event::Closed(_) | Event::Notice(_) | Event::HostReport(_) | Event::Moved { .. } | Event::OwnMove => None,
         }
     }
 

@@ -610,7 +610,7 @@ impl ConnectionHandler<AnyTransport, NodeApplication> for Connections<'_> {
                 self.thread.shared.lock().insert(bundle);
                 Some(session)
             }
-            Event::Closed(_) | Event::Notice(_) | Event::Moved { .. } | Event::OwnMove => None,
+            Event::Closed(_) | Event::Notice(_) | Event::HostReport(_) | Event::Moved { .. } | Event::OwnMove => None,
         }
     }
 

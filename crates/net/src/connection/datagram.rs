@@ -20,6 +20,8 @@
 
 use std::ops::Range;
 
+use pliant_proto::host::fair_rates::REPORT_BYTES;
+
 /// First byte of every datagram of the connection layer.
 pub(super) const MAGIC: u8 = 0x51;
 /// First byte of packets, sealed or plain.
@@ -332,6 +334,8 @@ pub(super) enum Frame {
     },
     /// The answer, which repeats the bytes.
     PathResponse([u8; CHALLENGE_BYTES]),
+    /// Which rate is fair on the link of the sending host. It may be lost, or overtaken.
+    HostReport([u8; REPORT_BYTES]),
 }
 
 impl Frame {
@@ -341,6 +345,7 @@ impl Frame {
     const NOTICE: u8 = 4;
     const PATH_CHALLENGE: u8 = 5;
     const PATH_RESPONSE: u8 = 6;
+    const HOST_REPORT: u8 = 7;
 
     pub(super) fn encode(&self) -> Vec<u8> {
         match self {
@@ -354,6 +359,7 @@ impl Frame {
                 [&[Self::PATH_CHALLENGE], &challenge[..], &[u8::from(*other_host)]].concat()
             }
             Self::PathResponse(challenge) => [&[Self::PATH_RESPONSE], &challenge[..]].concat(),
+            Self::HostReport(report) => [&[Self::HOST_REPORT], &report[..]].concat(),
         }
     }
 
@@ -371,6 +377,7 @@ impl Frame {
                 Some(Self::PathChallenge { challenge: challenge.try_into().ok()?, other_host: other_host == 1 })
             }
             [Self::PATH_RESPONSE, ref challenge @ ..] => Some(Self::PathResponse(challenge.try_into().ok()?)),
+            [Self::HOST_REPORT, ref report @ ..] => Some(Self::HostReport(report.try_into().ok()?)),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
+use pliant_proto::host::fair_rates::Report;
 use pliant_proto::time::{Instant, Span};
 
 use super::config::Config;
@@ -210,19 +211,25 @@ impl Endpoint {
     /// Sends up to [`MAX_NOTICE_BYTES`] bytes on an open connection, besides its packets. They may be lost.
     pub fn notify(&mut self, connection: ConnectionId, content: &[u8]) {
         debug_assert!(content.len() <= MAX_NOTICE_BYTES, "notices are short");
-        let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
-            return;
-        };
-        let (peer, bytes) = (known.peer, known.frame(&Frame::Notice(content.to_vec())));
-        self.send(peer, bytes);
+        self.send_frame(connection, &Frame::Notice(content.to_vec()));
+    }
+
+    /// Tells the peer of an open connection which rate is fair on this host's link. The report may be lost.
+    pub fn report_host(&mut self, connection: ConnectionId, report: Report) {
+        self.send_frame(connection, &Frame::HostReport(report.encode()));
     }
 
     /// Asks the peer of an open connection for a sign of life. From this the peer learns this side's address.
     pub fn ping(&mut self, connection: ConnectionId) {
+        self.send_frame(connection, &Frame::Ping);
+    }
+
+    /// Sends a message on a connection if it is open.
+    fn send_frame(&mut self, connection: ConnectionId, frame: &Frame) {
         let Some(known) = self.get(connection.0).filter(|known| matches!(known.state, ConnectionState::Open)) else {
             return;
         };
-        let (peer, bytes) = (known.peer, known.frame(&Frame::Ping));
+        let (peer, bytes) = (known.peer, known.frame(frame));
         self.send(peer, bytes);
     }
 
@@ -737,6 +744,9 @@ impl Endpoint {
             }
             (Frame::Notice(content), ConnectionState::Open) => {
                 self.events.push_back((ConnectionId(connection), Event::Notice(content)));
+            }
+            (Frame::HostReport(report), ConnectionState::Open) => {
+                self.events.push_back((ConnectionId(connection), Event::HostReport(report)));
             }
             (Frame::PathChallenge { challenge, other_host }, ConnectionState::Open) => {
                 let is_new = known.challenged.replace(challenge) != Some(challenge);

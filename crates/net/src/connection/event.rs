@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use pliant_proto::host::fair_rates::REPORT_BYTES;
 use pliant_proto::time::Span;
 use thiserror::Error;
 
@@ -36,6 +37,8 @@ pub enum Event {
     OwnMove,
     /// The peer sent a few bytes besides its packets ([`notify`](super::endpoint::Endpoint::notify)).
     Notice(Vec<u8>),
+    /// The peer says which rate is fair on its host's link.
+    HostReport([u8; REPORT_BYTES]),
     /// The connection is over.
     Closed(Closed),
 }

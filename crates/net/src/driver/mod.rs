@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pliant_proto::host::fair_rates::Report;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::Member;
@@ -30,6 +31,7 @@ use crate::connection::{
     Caller, Closed, ConnectError, ConnectionId, Endpoint, Event, KeyChangeError, Keys, Peer, Refused,
 };
 use crate::event_loop::{EventHandler, MAX_ARREARS, ReceiveOutcome, Schedule, Timed, run_once};
+use crate::host_reports::{HostReports, OwnFlow};
 use crate::poll::PollWaker;
 use crate::socket::{Batch, Socket};
 use outbox::send;
@@ -71,6 +73,7 @@ pub struct Driver<T, A> {
     now: Instant,
     /// What arrives may wait until a pacer lets something go.
     patient: bool,
+    host_reports: Option<Box<HostReports>>,
 }
 
 impl<T: Member, A: Application> Driver<T, A> {
@@ -87,7 +90,15 @@ impl<T: Member, A: Application> Driver<T, A> {
             outbox: Batch::default(),
             now,
             patient: false,
+            host_reports: None,
         }
+    }
+
+    /// From now on it tells peers every `interval` which rate is fair on this host's link, whose rate is `line`, and hears what they say.
+    /// Fails if the kernel does not tell of this host's connections.
+    pub fn report_host(&mut self, line: Rate, interval: Span) -> io::Result<()> {
+        self.host_reports = Some(Box::new(HostReports::new(line, interval)?));
+        Ok(())
     }
 
     /// From now on what arrives waits while every flow is one that sends, and is held by its pacer, for two milliseconds at the
@@ -264,7 +275,8 @@ impl<T: Member, A: Application> Driver<T, A> {
         if busy {
             return Ok(());
         }
-        let next = self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).min();
+        let next =
+            self.schedule.next_at().into_iter().chain(self.endpoint.poll_timeout()).chain(self.reports_at()).min();
         let until = next.map_or(at_most, |at| to_timeout(at.since(now)).min(at_most));
         if until.is_zero() { Ok(()) } else { self.socket.wait_readable(until) }
     }
@@ -277,6 +289,32 @@ impl<T: Member, A: Application> Driver<T, A> {
         let mut sessions = self.sessions.iter().flatten();
         let first = sessions.next()?.held_until()?;
         sessions.try_fold(first, |until, session| Some(until.min(session.held_until()?)))
+    }
+
+    /// When hosts are told what is fair, if there is anybody to tell.
+    fn reports_at(&self) -> Option<Instant> {
+        let reports = self.host_reports.as_ref()?;
+        self.sessions.iter().any(Option::is_some).then(|| reports.next_at())
+    }
+
+    /// Tells peers what is fair on this host's link, and flows what is fair for them. Whether it was time.
+    fn report_if_due(&mut self) -> bool {
+        let now = self.now;
+        if self.reports_at().is_none_or(|at| at > now) {
+            return false;
+        }
+        let Self { endpoint, sessions, touched, host_reports, .. } = self;
+        let Some(reports) = host_reports else { return false };
+        let own: Vec<OwnFlow> = sessions.iter_mut().flatten().map(|session| session.own_flow(now)).collect();
+        reports.exchange(now, &own, |connection, report, fair| {
+            endpoint.report_host(connection, report);
+            let Some(Some(session)) = sessions.get_mut(connection.index()) else { return };
+            if let Some((fair, flow)) = fair.zip(session.flow(Direction::Outgoing)) {
+                flow.timed.tell(now).handle_command(now, Command::SetFairRate(fair));
+                session.touch(touched);
+            }
+        });
+        true
     }
 
     /// Sends what its transports and the endpoint have to say.
@@ -408,7 +446,8 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
             self.driver.endpoint.handle_timeout(now);
             self.handle_events();
         }
-        Ok(self.driver.drain_touched() || due)
+        let reported = self.driver.report_if_due();
+        Ok(self.driver.drain_touched() || due || reported)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -437,6 +476,14 @@ fn handle_event<T: Member, A: Application>(
             && session.connection == connection
         {
             session.application.notice(&content);
+        }
+        return;
+    }
+    if let Event::HostReport(report) = event {
+        if let Some(Some(session)) = sessions.get_mut(index)
+            && session.connection == connection
+        {
+            session.heard = Some((now, Report::decode(report)));
         }
         return;
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use pliant_proto::host::fair_rates::{REPORT_LIFE, Report};
 use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side, TrafficClass};
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
@@ -15,6 +16,7 @@ use super::outbox::send;
 use super::receipts::{ReceiptError, Receipts};
 use crate::connection::{ConnectionId, Endpoint, Refused};
 use crate::event_loop::{Schedule, Timed};
+use crate::host_reports::OwnFlow;
 use crate::seam::{Mutant, is_mutant};
 use crate::socket::{Batch, Socket};
 
@@ -124,6 +126,12 @@ pub struct Session<T, A> {
     incoming: Option<Flow<T>>,
     /// Of what goes out, where nobody but the peer can have written what comes in.
     receipts: Option<Box<Receipts>>,
+    /// Bytes of payload that came in, repetitions among them.
+    incoming_bytes: u64,
+    /// What its flows had moved when they were last seen to move, and when that was.
+    moved: [(u64, Instant); 2],
+    /// What the peer's host reported last, and when.
+    pub(super) heard: Option<(Instant, Report)>,
     pub(super) connection: ConnectionId,
     peer: SocketAddr,
     remote: u32,
@@ -141,6 +149,9 @@ impl<T: Member, A: Application> Session<T, A> {
             outgoing: None,
             incoming: None,
             receipts: None,
+            incoming_bytes: 0,
+            moved: [(0, Instant::ZERO); 2],
+            heard: None,
             connection: ConnectionId(0),
             peer: ([0, 0, 0, 0], 0).into(),
             remote: 0,
@@ -201,6 +212,11 @@ impl<T: Member, A: Application> Session<T, A> {
         self.peer
     }
 
+    /// Whether the peer's host has told which rate is fair on its link.
+    pub fn peer_reports(&self) -> bool {
+        self.heard.is_some()
+    }
+
     /// Whether packets are sent without ECN, as the peer does not report marks, or the network erases them.
     pub fn marks_are_hidden(&self) -> bool {
         self.receipts.as_ref().is_some_and(|receipts| receipts.marks_are_hidden())
@@ -237,6 +253,20 @@ impl<T: Member, A: Application> Session<T, A> {
             Direction::Outgoing => self.outgoing.as_mut(),
             Direction::Incoming => self.incoming.as_mut(),
         }
+    }
+
+    /// Which of its flows are under way: what goes out, what comes in.
+    pub(super) fn own_flow(&mut self, now: Instant) -> OwnFlow {
+        let outgoing = self.outgoing.as_ref().map_or(0, |flow| flow.timed.transport.statistics().bytes_sent);
+        let [up, down] = [(0, outgoing), (1, self.incoming_bytes)].map(|(direction, bytes)| {
+            let (before, at) = &mut self.moved[direction];
+            if *before != bytes {
+                (*before, *at) = (bytes, now);
+            }
+            bytes > 0 && now.since(*at) <= REPORT_LIFE
+        });
+        let (connection, peer, heard) = (self.connection, self.peer.ip().to_canonical(), self.heard);
+        OwnFlow { connection, peer, up, down, heard }
     }
 
     /// Until when its pacer holds back what goes out, if that is all it waits for.
@@ -279,6 +309,9 @@ impl<T: Member, A: Application> Session<T, A> {
             Direction::Incoming => &mut self.incoming,
         };
         let Some(flow) = flow else { return Err(|refused| refused.stray += 1) };
+        if direction == Direction::Incoming {
+            self.incoming_bytes += payload.len() as u64;
+        }
         if let Some(location) = location(packet)
             && self.failure.is_none()
         {

@@ -19,7 +19,7 @@ use pliant_proto::transport::express_pass::{CreditConfig, ExpressPassReceiver, E
 use pliant_proto::transport::flex_pass::{FlexPassConfig, FlexPassReceiver, FlexPassSender, Reactive, Window};
 use pliant_proto::transport::push::PushConfigError;
 use pliant_proto::transport::tcp::{DeadlineSender, TcpConfig, TcpReceiver, TcpSender};
-use pliant_proto::transport::two_class::{TwoClassConfig, TwoClassReceiver, TwoClassSender};
+use pliant_proto::transport::two_class::{Bounds, TwoClassConfig, TwoClassReceiver, TwoClassSender};
 use pliant_proto::units::Rate;
 use thiserror::Error;
 
@@ -30,6 +30,8 @@ use super::transport::{Protocol, SocketTransport};
 const DEFAULT_LINE_RATE: Rate = Rate::from_gbit_per_sec(10);
 /// Whole messages that wait for the application, in receive buffers.
 pub(crate) const WAITING_BUFFERS: u64 = 64;
+/// Two reports may be lost before a host counts as silent, after 100 ms.
+const MOST_REPORT_INTERVAL: Span = Span::from_ms(50);
 /// How far weighted-fair flows under REFLEX give way.
 const LOW_WEIGHT: f64 = 0.1;
 
@@ -66,6 +68,9 @@ pub struct FlowSettings {
     pub mtu: u16,
     /// Rate of this side's link: what credits fill (a receiver without it has none to give), and ATP's greatest rate.
     pub line_rate: Option<Rate>,
+    /// How often this host and its peers tell each other which rate is fair on their links, above zero and at most 50 ms. It needs
+    /// `line_rate`. Default: they tell nothing.
+    pub host_reports: Option<Span>,
     /// Whether the queues of its class and of the six above it are its own and drop early, as ATP's switch has them. ATP then
     /// sends as in its paper: from `line_rate` on, slowed by losses alone, with priorities and a backup sub-flow. Default false.
     pub drops_early: bool,
@@ -99,6 +104,7 @@ impl Default for FlowSettings {
             contract: Contract::default(),
             mtu: 1200,
             line_rate: None,
+            host_reports: None,
             drops_early: false,
             classes: Classes::default(),
             receive_buffer: FIRST_RECEIVE_BUFFER,
@@ -141,6 +147,9 @@ pub enum FlowError {
         /// What is wrong.
         why: String,
     },
+    /// Hosts report too seldom, or without an end, or this one does not know its link's rate.
+    #[error("host_reports must be above 0s and at most {MOST_REPORT_INTERVAL}, and needs line_rate")]
+    HostReports,
     /// A bound that holds as long as the flow.
     #[error("{transport}: {field} cannot change while a flow runs")]
     Fixed {
@@ -198,6 +207,11 @@ impl FlowSettings {
         }
         if transport == SocketTransport::TwoClass && self.classes.data == self.classes.low {
             return Err(FlowError::OneClass(self.classes.low));
+        }
+        let reports =
+            |interval| (Span::from_ns(1)..=MOST_REPORT_INTERVAL).contains(&interval) && self.line_rate.is_some();
+        if !self.host_reports.is_none_or(reports) {
+            return Err(FlowError::HostReports);
         }
         self.check_controller()?;
         if self.bends() { self.reflex().check().map_err(FlowError::Reflex) } else { Ok(()) }
@@ -405,6 +419,7 @@ impl FlowSettings {
             guarantee: TwoClassConfig::subflow(Self::class(self.classes.data), self.rto()),
             ack_class: Self::class(self.classes.control),
             reorder_buffer: Some(self.receive_buffer),
+            when_told: Some(Bounds::OF_KNOWN_RATE),
             ..TwoClassConfig::default()
         })
     }

@@ -75,6 +75,8 @@ pub struct Sent {
     pub refused: Refused,
     /// How far the receiver's clock is ahead of this host's.
     pub clock_offset: ClockOffset,
+    /// Whether the receiver's host told which rate is fair on its link.
+    pub peer_reports: bool,
 }
 
 /// How far another host's clock is ahead, as measured by one handshake.
@@ -479,6 +481,7 @@ fn send_once(
         statistics: session.sender_statistics(),
         refused,
         clock_offset,
+        peer_reports: session.peer_reports(),
     };
     Ok((sent, held))
 }

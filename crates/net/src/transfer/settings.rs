@@ -165,6 +165,9 @@ impl Settings {
         if self.flow.contract.max_rate.is_some() && !self.flow.reads_delays() {
             driver.be_patient();
         }
+        if let Some((interval, line)) = self.flow.host_reports.zip(self.flow.line_rate) {
+            driver.report_host(line, interval)?;
+        }
         Ok((driver, buffer))
     }
 

@@ -292,6 +292,27 @@ fn without_two_classes_one_does() {
     }
 }
 
+/// A sender hears what the receiver's host reports, and sends without it to one that does not.
+#[test]
+fn hosts_report_to_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = write_file(directory.path(), "source", MB);
+    let silent = by(SocketTransport::TwoClass);
+    let line_rate = Some(Rate::from_bits_per_sec(40_000_000));
+    // It takes a fifth of a second.
+    let contract = Contract { max_rate: line_rate, ..Contract::default() };
+    let flow = FlowSettings { line_rate, host_reports: Some(Span::from_ms(5)), contract, ..silent.flow.clone() };
+    let reporting = Settings { flow, ..silent.clone() };
+    for (receiver, reports) in [(&silent, false), (&reporting, true)] {
+        let source = Source::open(&path).unwrap();
+        let (sent, received) = transfer_of(source, &Target::Discard, &reporting, receiver, |address| address);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert_eq!((sent.hash, sent.protocol), (received.hash, Protocol::TwoClass));
+        assert_eq!(sent.peer_reports, reports);
+        assert_eq!((sent.refused.malformed, received.refused.malformed), (0, 0));
+    }
+}
+
 /// Whichever of two classes carries no data, the other carries the file.
 #[test]
 fn two_classes_survive_the_loss_of_either() {

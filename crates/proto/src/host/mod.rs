@@ -5,6 +5,7 @@
 //! answered in the order of the machine, never inside the call that asks, so no transport calls another.
 
 mod answer;
+pub mod fair_rates;
 pub mod grants;
 pub mod turns;
 

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 use pliant_proto::packet::{EndpointId, Side};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::{Statistics, Transport, WindowState};
-use pliant_proto::units::Rate;
 
 use super::bundle::{Bundle, BundleKey, BundledFlow, key_of};
 use super::host_reports::OpenFlow;
@@ -349,7 +348,7 @@ impl<'a, T: Transport> Flows<'a, T> {
     }
 
     /// The flows whose receivers lack something, as the hosts at their ends see them.
-    pub(super) fn open_flows(&self, rate: impl Fn(u32) -> Rate) -> Vec<OpenFlow> {
+    pub(super) fn open_flows(&self) -> Vec<OpenFlow> {
         let lacks = |slot: &Slot| match &slot.content {
             Content::Bundle(bundle) => bundle.has_members(),
             Content::Bytes | Content::Messages(_) => !slot.free && slot.received.is_none(),
@@ -358,7 +357,7 @@ impl<'a, T: Transport> Flows<'a, T> {
         let ends = open.map(|(number, slot)| {
             let path = self.route_of(number);
             let last = path.iter().rposition(|&link| link != u32::MAX).expect("a flow has a path");
-            OpenFlow { slot: number, group: slot.group, ends: [path[0], path[last]].map(|link| (link, rate(link))) }
+            OpenFlow { slot: number, group: slot.group, from: LinkId(path[0]), to: LinkId(path[last]).reverse() }
         });
         ends.collect()
     }

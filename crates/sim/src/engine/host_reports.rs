@@ -1,32 +1,35 @@
-//! Hosts that tell each other which rate is fair on their links ([`pliant_proto::transport::two_class::host_link`]).
+//! Hosts that tell each other which rate is fair on their links ([`pliant_proto::host::fair_rates`]).
 //!
 //! Reports take an interval to arrive, ride on packets that are sent anyway, and cost nothing here. A real one takes eight bytes.
 
 use std::collections::BTreeMap;
 
+use pliant_proto::host::fair_rates::{Direction, FairRates};
 use pliant_proto::time::{Instant, Span};
-use pliant_proto::transport::two_class::host_link::HostLink;
 use pliant_proto::units::Rate;
 
-/// The links of all hosts that have flows, by the links' numbers.
+use crate::topology::LinkId;
+
+/// All links of hosts that have flows, each by its direction up; a host with several links is as many hosts.
 pub(super) struct HostReports {
     interval: Span,
     told_groups: Vec<bool>,
-    links: BTreeMap<u32, HostLink>,
+    hosts: BTreeMap<LinkId, FairRates<LinkId>>,
 }
 
-/// A flow under way: its slot, its group, and the first and the last link of its path with their rates.
+/// A flow under way: its slot, its group, and the links of the hosts at its ends, which lead up from them.
 pub(super) struct OpenFlow {
     pub(super) slot: u32,
     pub(super) group: u16,
-    pub(super) ends: [(u32, Rate); 2],
+    pub(super) from: LinkId,
+    pub(super) to: LinkId,
 }
 
 impl HostReports {
     /// Hosts that report every `interval`. Flows are told whose group's number has `true`.
     pub(super) fn new(interval: Span, told_groups: Vec<bool>) -> Self {
         assert!(interval > Span::ZERO, "an interval takes time");
-        Self { interval, told_groups, links: BTreeMap::new() }
+        Self { interval, told_groups, hosts: BTreeMap::new() }
     }
 
     pub(super) fn next_at(&self, now: Instant) -> Instant {
@@ -34,29 +37,36 @@ impl HostReports {
     }
 
     /// Ends an interval: what is fair for each flow whose group is told, by slot.
-    pub(super) fn exchange(&mut self, flows: &[OpenFlow]) -> Vec<(u32, Rate)> {
-        for flow in flows {
-            let ends = flow.ends.map(|(link, rate)| {
-                let new = || HostLink::new(rate.bits_per_sec() as f64);
-                (link, self.links.entry(link).or_insert_with(new).level())
-            });
-            let [(up, of_up), (down, of_down)] = ends;
-            let mut count = |link, other| self.links.get_mut(&link).expect("it was entered").count(other);
-            if up == down {
-                count(up, f64::INFINITY);
-            } else {
-                count(up, of_down);
-                count(down, of_up);
-            }
+    pub(super) fn exchange(
+        &mut self,
+        now: Instant,
+        flows: &[OpenFlow],
+        rate: impl Fn(LinkId) -> Rate,
+    ) -> Vec<(u32, Rate)> {
+        for host in flows.iter().flat_map(|flow| [flow.from, flow.to]) {
+            self.hosts.entry(host).or_insert_with(|| FairRates::new(rate(host), rate(host.reverse())));
         }
-        self.links.values_mut().for_each(HostLink::end_interval);
-        let is_told = |flow: &&OpenFlow| self.told_groups.get(usize::from(flow.group)).copied().unwrap_or(false);
-        let fair = |flow: &OpenFlow| {
-            let level = |(link, _): (u32, Rate)| self.links[&link].level();
-            let fair = level(flow.ends[0]).min(level(flow.ends[1]));
-            (flow.slot, Rate::from_bits_per_sec(fair as u64))
+        self.carry(now, flows);
+        let mut count = |host, direction, peer| {
+            self.hosts.get_mut(&host).expect("it was entered").count(now, direction, peer, 1);
         };
-        flows.iter().filter(is_told).map(fair).collect()
+        for flow in flows {
+            count(flow.from, Direction::Up, flow.to);
+            count(flow.to, Direction::Down, flow.from);
+        }
+        self.hosts.values_mut().for_each(|host| host.end_interval(now));
+        self.carry(now, flows);
+        let is_told = |flow: &&OpenFlow| self.told_groups.get(usize::from(flow.group)).copied().unwrap_or(false);
+        let told = flows.iter().filter(is_told);
+        told.filter_map(|flow| Some((flow.slot, self.hosts[&flow.from].fair_rate(now, flow.to)?))).collect()
+    }
+
+    /// Brings the reports of hosts to those that they have flows with.
+    fn carry(&mut self, now: Instant, flows: &[OpenFlow]) {
+        for (host, peer) in flows.iter().flat_map(|flow| [(flow.from, flow.to), (flow.to, flow.from)]) {
+            let report = self.hosts[&peer].report();
+            self.hosts.get_mut(&host).expect("it was entered").hear(now, peer, report);
+        }
     }
 }
 
@@ -73,18 +83,21 @@ mod tests {
         for seed in 0..200 {
             let mut random = Stream::named(seed, "reports");
             let mut below = |bound: u32| (random.unit() * f64::from(bound)) as u32;
-            // Links 0 to 19 lead up from the hosts, the others down to them.
+            // Even links lead up from the hosts, the next ones down to them.
             let rates: Vec<Rate> =
                 (0..40).map(|_| Rate::from_gbit_per_sec([1, 10, 25, 40][below(4) as usize])).collect();
-            let ends: Vec<[u32; 2]> = (0..=below(60)).map(|_| [below(20), 20 + below(20)]).collect();
-            let of_links = |ends: &[u32; 2]| ends.map(|link| (link, rates[link as usize]));
-            let flows: Vec<OpenFlow> =
-                (0..).zip(&ends).map(|(slot, ends)| OpenFlow { slot, group: 0, ends: of_links(ends) }).collect();
+            let ends: Vec<[u32; 2]> = (0..=below(60)).map(|_| [2 * below(20), 2 * below(20)]).collect();
+            let ends_of = |[from, to]: &[u32; 2]| (LinkId(*from), LinkId(*to));
+            let flows: Vec<OpenFlow> = (0..)
+                .zip(ends.iter().map(ends_of))
+                .map(|(slot, (from, to))| OpenFlow { slot, group: 0, from, to })
+                .collect();
             let mut reports = HostReports::new(Span::from_ms(1), vec![true]);
-            let told = (0..40).map(|_| reports.exchange(&flows)).last().unwrap();
+            let mut exchange = || reports.exchange(Instant::ZERO, &flows, |link| rates[link.index()]);
+            let told = (0..40).map(|_| exchange()).last().unwrap();
 
             let capacities: Vec<f64> = rates.iter().map(|rate| rate.bits_per_sec() as f64).collect();
-            let paths: Vec<Vec<usize>> = ends.iter().map(|ends| ends.map(|link| link as usize).to_vec()).collect();
+            let paths: Vec<Vec<usize>> = ends.iter().map(|[from, to]| vec![*from as usize, *to as usize + 1]).collect();
             let demand = |links| FlowDemand { links, weight: 1.0, demand: None };
             let fair = max_min(&capacities, &paths.iter().map(|path| demand(path.as_slice())).collect::<Vec<_>>());
             for ((slot, rate), fair) in told.into_iter().zip(fair) {
@@ -94,15 +107,15 @@ mod tests {
         }
     }
 
-    /// A flow is told nothing unless its group is, and counts all the same. The two ends of a cable between hosts are one link.
+    /// A flow is told nothing unless its group is, and counts all the same. A cable between hosts is a link of both.
     #[test]
     fn flows_that_are_not_told_count() {
-        let link = |number| (number, Rate::from_gbit_per_sec(10));
-        let flow = |slot, group| OpenFlow { slot, group, ends: [link(slot), link(9)] };
+        let flow = |slot, group| OpenFlow { slot, group, from: LinkId(2 * slot), to: LinkId(100) };
+        let rate = |_| Rate::from_gbit_per_sec(10);
         let mut reports = HostReports::new(Span::from_ms(1), vec![false, true]);
         let flows = [flow(1, 0), flow(2, 1), flow(3, 7)];
-        assert_eq!(reports.exchange(&flows), [(2, Rate::from_bits_per_sec(3_333_333_333))]);
-        let cable = OpenFlow { slot: 4, group: 1, ends: [link(5), link(5)] };
-        assert_eq!(reports.exchange(&[cable]), [(4, Rate::from_gbit_per_sec(10))]);
+        assert_eq!(reports.exchange(Instant::ZERO, &flows, rate), [(2, Rate::from_bits_per_sec(3_333_333_333))]);
+        let cable = OpenFlow { slot: 4, group: 1, from: LinkId(50), to: LinkId(51) };
+        assert_eq!(reports.exchange(Instant::ZERO, &[cable], rate), [(4, Rate::from_gbit_per_sec(10))]);
     }
 }

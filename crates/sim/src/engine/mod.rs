@@ -516,8 +516,8 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
     /// Hosts hear what other hosts said of their links, and tell the flows that ask.
     fn handle_host_reports(&mut self) {
         let Some(reports) = &mut self.host_reports else { return };
-        let flows = self.flows.open_flows(|link| self.network.rate(link));
-        let told = reports.exchange(&flows);
+        let flows = self.flows.open_flows();
+        let told = reports.exchange(self.now, &flows, |link| self.network.rate(link.0));
         let next = reports.next_at(self.now);
         for (flow, rate) in told {
             self.with_transport(EndpointId::new(flow, Side::Initiator), |transport, _, now| {

@@ -49,8 +49,7 @@ settings! {
         pub greatest_weight: f64 = TwoClassConfig::default().greatest_weight => [range: Range::above(0.0)],
         /// Most by which the guarantee's rate grows in an interval, as a factor.
         pub growth: f64 = TwoClassConfig::default().growth => [range: Range::above(1.0)],
-        /// Hosts tell each other so often which rate is fair on their links, and tell the flow; it then estimates nothing. Only the
-        /// simulator has such hosts.
+        /// Hosts tell each other so often which rate is fair on their links, and tell the flow; it then estimates nothing.
         pub host_reports: Option<Span> = None => [
             default: "hosts tell nothing", range: Range::closed(Span::from_us(10), Span::from_ms(50)), source: "Pliant, docs/bounded.md"
         ],
@@ -126,6 +125,7 @@ impl Family for TwoClassFamily {
             greatest_share: settings.greatest_share,
             greatest_weight: settings.greatest_weight,
             growth: settings.growth,
+            when_told: None,
             marked_wait: settings.marked_wait,
         };
         config.check().map_err(|why| of_table((String::new(), why.to_string())))?;
@@ -156,10 +156,7 @@ impl GroupTransport for TwoClass {
     }
 
     fn facts(&self) -> Facts<'_> {
-        let simulator_only = self
-            .host_reports
-            .map(|_| "two_class.host_reports exists in the simulator only: hosts of a testbed tell nothing");
-        Facts { host_reports: self.host_reports, simulator_only, ..Facts::default() }
+        Facts { host_reports: self.host_reports, ..Facts::default() }
     }
 }
 

@@ -127,6 +127,11 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
         self.outstanding.is_empty() && !matches!(self.state, State::ProbeDue)
     }
 
+    /// When the oldest packet under way was sent.
+    pub(crate) fn oldest_at(&self) -> Option<Instant> {
+        self.outstanding.front().map(|sent| sent.at)
+    }
+
     fn flight(&self) -> u64 {
         self.sent_bytes - self.settled_bytes
     }
@@ -290,6 +295,13 @@ impl<C: CongestionControl> ReactiveSubflow<C> {
             if sent.len > 0 {
                 return Some(sent.range());
             }
+        }
+    }
+
+    /// Its packets wait for longer than they should: it sends less, at most once in a window.
+    pub(crate) fn yield_window(&mut self, now: Instant) {
+        if self.settled_bytes > self.reduced_at {
+            self.congestion(now, Cause::Loss, self.flight());
         }
     }
 

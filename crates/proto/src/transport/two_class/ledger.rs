@@ -43,14 +43,15 @@ impl Ledger {
         let fair = self.competitors.fair_rate(config.marked_wait.map(Span::as_secs_f64), trickle, interval, estimate);
         let fair = interval.told.unwrap_or(fair);
         self.fair = fair;
-        let aim = if self.share > 0.0 { (self.share + config.margin).min(1.0) } else { 0.0 };
+        let bounds = config.bounds(interval.told.is_some());
+        let aim = if self.share > 0.0 { (self.share + bounds.margin).min(1.0) } else { 0.0 };
         self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;
 
         // At the fair rate to the end it earns the rest of its share of what remains.
-        let may_owe = config.debt * (1.0 - self.share).max(0.0) * interval.remaining;
+        let may_owe = bounds.debt * (1.0 - self.share).max(0.0) * interval.remaining;
         let owed = -self.balance - may_owe;
         let due = if aim > 0.0 && owed > 0.0 {
-            (aim * fair + owed / config.catch_up.as_secs_f64().max(interval.seconds)).min(config.greatest_share * fair)
+            (aim * fair + owed / config.catch_up.as_secs_f64().max(interval.seconds)).min(bounds.greatest_share * fair)
         } else {
             0.0
         };
@@ -59,6 +60,6 @@ impl Ledger {
         } else {
             due - self.competitors.scavenger()
         };
-        missing.min(config.greatest_weight * joining_rate).clamp(trickle, line.max(trickle))
+        missing.min(bounds.greatest_weight * joining_rate).clamp(trickle, line.max(trickle))
     }
 }

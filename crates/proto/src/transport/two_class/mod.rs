@@ -37,7 +37,7 @@
 //! marked_wait / wait`, where `marked_wait` is the wait of such a packet if its class has the line alone. `m = L /
 //! scavenger` flows that give way share L evenly, and `n = (C − L − m·g) / x` others have the rest: `F = C / (m + n)`.
 //!
-//! *By what hosts tell each other* ([`host_link`]). Where the hosts at both ends know which rate is fair on their links, and tell the flow
+//! *By what hosts tell each other* ([`fair_rates`](crate::host::fair_rates)). Where the hosts at both ends know which rate is fair on their links, and tell the flow
 //! ([`Command::SetFairRate`](crate::transport::Command::SetFairRate)), that is F, and neither estimate counts. If they fall silent,
 //! both count again.
 //!
@@ -55,14 +55,13 @@
 mod competitors;
 mod config;
 mod estimator;
-pub mod host_link;
 mod ledger;
 mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use config::{TwoClassConfig, TwoClassConfigError};
+pub use config::{Bounds, TwoClassConfig, TwoClassConfigError};
 pub use receiver::TwoClassReceiver;
 pub use sender::TwoClassSender;
 

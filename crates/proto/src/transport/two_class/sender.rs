@@ -8,6 +8,7 @@ use super::config::TwoClassConfig;
 use super::estimator::{FairRate, Interval};
 use super::ledger::Ledger;
 use crate::congestion::CongestionControl;
+use crate::host::fair_rates::REPORT_LIFE;
 use crate::packet::{AckFlags, Body, ByteRange, CreditStamp, DataFlags, Packet, SackBlocks, ShortTime, Subflow};
 use crate::time::{Instant, Span};
 use crate::transport::flex_pass::Run;
@@ -18,8 +19,8 @@ use crate::units::Rate;
 
 /// A class whose sub-flow timed out this often in a row carries nothing.
 const DEAD: u32 = 2;
-/// What hosts told counts for so long: they tell it more often.
-const REPORT_LIFE: Span = Span::from_ms(100);
+/// Round trips of the high class after which a packet of the low one is late.
+const LATE: u64 = 2;
 /// Packets of the guarantee that a late wake-up may send at once.
 const BURST: u64 = 2;
 
@@ -47,6 +48,8 @@ pub struct TwoClassSender<C> {
     stop_at: Option<Instant>,
     /// Bytes per second of the guarantee, and when it may send next.
     rate: f64,
+    /// The greatest, in rates of a DCTCP flow that joined the high class now.
+    greatest_weight: f64,
     pace_next: Instant,
     /// When the interval began, what each sub-flow has delivered in it, and when it ends.
     began: Instant,
@@ -71,6 +74,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             scavenger: ReactiveSubflow::new(&config.scavenger, controller),
             guarantee: ReactiveSubflow::new(&config.guarantee, estimator),
             rate: config.trickle * line.unwrap_or(0.0),
+            greatest_weight: config.greatest_weight,
             config,
             ledger: Ledger::new(share),
             told: None,
@@ -142,15 +146,22 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.sendable() > 0 || !self.lost.is_empty()
     }
 
+    /// Only the receiver's room holds it back: from when on the scavenger's oldest packet is late, as packets of the high class are not.
+    fn overtakes_at(&self) -> Option<Instant> {
+        let round_trip = self.guarantee.smoothed_rtt();
+        let waits = self.written > self.next && !self.has_backlog() && round_trip > Span::ZERO;
+        Some(self.scavenger.oldest_at().filter(|_| waits)?.after(round_trip.times(LATE)))
+    }
+
     #[inline]
     fn transmit_guarantee(&mut self, now: Instant) -> Option<Packet> {
-        if self.pace_next > now || !self.has_backlog() {
+        if self.pace_next > now {
             return None;
         }
-        let (range, again) = self.choose()?;
+        let (range, again) = self.choose().or_else(|| self.overtake(now))?;
         let len = range.len() as u16;
         // As of the last round trip: an interval is too long to go on into a queue that overflows.
-        let yielding = self.config.greatest_weight * self.guarantee.controller().window_rate();
+        let yielding = self.greatest_weight * self.guarantee.controller().window_rate();
         let gap = Span::from_secs_f64(f64::from(len) / self.rate.min(yielding).max(self.least_rate()));
         self.pace_next = self.pace_next.max(now.before(gap.times(BURST - 1))).after(gap);
         let number = self.guarantee.send(now, range);
@@ -162,6 +173,19 @@ impl<C: CongestionControl> TwoClassSender<C> {
         let body = Body::Scheduled { seq: range.start, number, credit, len, flags };
         let class = TwoClassConfig::class_of(&self.config.guarantee);
         Some(Packet::new(class, self.config.wire.wire_bytes(len), body))
+    }
+
+    /// The receiver has no room: packets that the low class holds up keep it waiting. The guarantee sends the oldest of them again, and the
+    /// scavenger yields (opportunistic retransmission and penalization, Raiciu et al., NSDI 2012).
+    fn overtake(&mut self, now: Instant) -> Option<(ByteRange, bool)> {
+        while self.overtakes_at().is_some_and(|at| at <= now) {
+            let range = self.scavenger.take_oldest()?;
+            self.scavenger.yield_window(now);
+            if range.end > self.acked {
+                return Some((range, true));
+            }
+        }
+        None
     }
 
     /// One packet per interval, and at most a trickle of a known line.
@@ -271,6 +295,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             remaining: if self.finish && self.has_end { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
             told: self.told.filter(|(_, at)| now.since(*at) <= REPORT_LIFE).map(|(rate, _)| rate),
         };
+        self.greatest_weight = self.config.bounds(interval.told.is_some()).greatest_weight;
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));
         // A slower rate so far must not hold the faster one back.
@@ -381,6 +406,7 @@ impl<C: CongestionControl> Transport for TwoClassSender<C> {
             at(self.guarantee.timer(), Timer::Retransmit),
             at(self.ends, Timer::RateControl),
             at(self.has_backlog().then_some(self.pace_next), Timer::Pace),
+            at(self.overtakes_at().map(|at| at.max(self.pace_next)), Timer::Pace),
             at(stop, Timer::Retransmit),
         ];
         timers.into_iter().flatten().min_by_key(|deadline| deadline.at)

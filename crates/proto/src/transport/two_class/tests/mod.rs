@@ -240,3 +240,26 @@ fn what_hosts_say_counts_while_they_say_it() {
     let again = pair.sender.transport.fair_rate();
     assert!(estimate > 4.0 * GIGABIT && again > 4.0 * GIGABIT, "alone on 10 Gbit/s: {estimate}, {again}");
 }
+
+/// The low class takes a second for each packet, and the receiver keeps 64 kB beyond what it waits for. The guarantee sends again what is
+/// held up, so that the flow goes on as with all the room; without that it would have 64 kB in a second.
+#[test]
+fn a_slow_class_does_not_hold_the_other_up() {
+    let arrived = |reorder_buffer| {
+        let config = Arc::new(TwoClassConfig { reorder_buffer, ..TwoClassConfig::default() });
+        let receiver = TwoClassReceiver::new(Arc::clone(&config));
+        let slow = path().with_fate(|_, _, packet| {
+            let is_low = matches!(packet.body(), Body::Unscheduled { .. });
+            if is_low { Fate::Delay(Span::from_secs(1)) } else { Fate::Pass }
+        });
+        let mut pair = Pair::new(sender(&config, 0.5), receiver, slow, path());
+        pair.transfer(1_000_000_000);
+        for ms in (0..900).step_by(50) {
+            pair.run_until(Instant::ZERO.after(Span::from_ms(ms)));
+            pair.command_sender(Command::SetFairRate(Rate::from_gbit_per_sec(1)));
+        }
+        pair.receiver.delivered()
+    };
+    let (all, little) = (arrived(None), arrived(Some(64_000)));
+    assert!(little > 20_000_000, "{little}, and {all} with all the room");
+}

@@ -1,0 +1,169 @@
+//! Hosts that tell each other which rate is fair on their links ([`pliant_proto::host::fair_rates`]), on real networks.
+//!
+//! Each side of a connection counts the flows on its host's link: its own connections, and the TCP connections of other
+//! programs. It sends the peer a report every so often, and tells its flows what is fair. Flows of other programs that use UDP are not
+//! seen, those of Pliant among them.
+
+mod kernel_flows;
+
+use std::io;
+use std::net::IpAddr;
+
+use pliant_proto::host::fair_rates::{Direction, FairRates, Report};
+use pliant_proto::time::{Instant, Span};
+use pliant_proto::units::Rate;
+
+use crate::connection::ConnectionId;
+use kernel_flows::{KernelFlow, KernelFlows};
+
+/// A connection of TCP that moves less than this part of what would be fair is not held back by the link: it counts for what
+/// it moves. One that moves more may be slowed by others, and counts as a whole flow.
+const MODEST: f64 = 0.1;
+
+/// What a host tells others of its link, and what it is told.
+#[derive(Debug)]
+pub(crate) struct HostReports {
+    interval: Span,
+    next_at: Instant,
+    line: Rate,
+    rates: FairRates<ConnectionId>,
+    kernel: KernelFlows,
+}
+
+/// A connection of this process whose flows are under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnFlow {
+    pub(crate) connection: ConnectionId,
+    pub(crate) peer: IpAddr,
+    /// Whether it sends, and whether it receives.
+    pub(crate) up: bool,
+    pub(crate) down: bool,
+    /// What the peer reported last, and when.
+    pub(crate) heard: Option<(Instant, Report)>,
+}
+
+impl HostReports {
+    /// A host whose link has the rate `line` in both directions, and which reports every `interval`, above zero.
+    pub(crate) fn new(line: Rate, interval: Span) -> io::Result<Self> {
+        let (rates, kernel) = (FairRates::new(line, line), KernelFlows::watch()?);
+        Ok(Self { interval, next_at: Instant::ZERO, line, rates, kernel })
+    }
+
+    /// When the next reports are due.
+    pub(crate) const fn next_at(&self) -> Instant {
+        self.next_at
+    }
+
+    /// Ends an interval in which `own` were under way. Calls `tell` with each connection, what its peer is to be told, and which rate is
+    /// fair for what it sends, if that is known.
+    pub(crate) fn exchange(
+        &mut self,
+        now: Instant,
+        own: &[OwnFlow],
+        mut tell: impl FnMut(ConnectionId, Report, Option<Rate>),
+    ) {
+        self.next_at = now.after(self.interval);
+        for flow in own {
+            if let Some((at, report)) = flow.heard {
+                self.rates.hear(at, flow.connection, report);
+            }
+            self.rates.count(now, Direction::Up, flow.connection, flow.up.into());
+            self.rates.count(now, Direction::Down, flow.connection, flow.down.into());
+        }
+        let kernel = self.kernel.newest();
+        for direction in [Direction::Up, Direction::Down] {
+            self.count_kernel(now, direction, own, &kernel);
+        }
+        self.rates.end_interval(now);
+        let report = self.rates.report();
+        for flow in own {
+            tell(flow.connection, report, self.rates.fair_rate(now, flow.connection));
+        }
+    }
+
+    /// Counts the connections of other programs, those that move least first.
+    fn count_kernel(&mut self, now: Instant, direction: Direction, own: &[OwnFlow], kernel: &[KernelFlow]) {
+        let is_counted = |flow: &&OwnFlow| if direction == Direction::Up { flow.up } else { flow.down };
+        let mut waiting = own.iter().filter(is_counted).count();
+        let mut others: Vec<&KernelFlow> = kernel.iter().filter(|flow| flow.direction == direction).collect();
+        others.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
+        waiting += others.len();
+        let mut left = self.line.bits_per_sec() as f64;
+        for flow in others {
+            if flow.rate < MODEST * left / waiting as f64 {
+                self.rates.count_limited(direction, flow.rate, 1);
+                left -= flow.rate;
+                waiting -= 1;
+                continue;
+            }
+            // A peer that reports says it of all flows between the two hosts.
+            match own.iter().find(|own| own.peer == flow.peer) {
+                Some(own) => self.rates.count(now, direction, own.connection, 1),
+                None => self.rates.count_limited(direction, f64::INFINITY, 1),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: Rate = Rate::from_gbit_per_sec(1);
+
+    fn host() -> HostReports {
+        HostReports::new(LINE, Span::from_ms(10)).expect("the kernel tells of connections")
+    }
+
+    fn own(connection: u32, heard: Option<Report>) -> OwnFlow {
+        let (connection, peer) = (ConnectionId(connection), [192, 0, 2, 1].into());
+        OwnFlow { connection, peer, up: true, down: false, heard: heard.map(|report| (Instant::ZERO, report)) }
+    }
+
+    /// The fair rate up, with these connections of other programs.
+    fn level(own: &[OwnFlow], kernel: &[(IpAddr, f64)]) -> f64 {
+        let mut host = host();
+        let flow = |&(peer, rate)| KernelFlow { direction: Direction::Up, peer, rate };
+        for flow in own {
+            let (at, report) = flow.heard.unwrap_or((Instant::ZERO, Report { up: 1e9, down: 1e9 }));
+            host.rates.hear(at, flow.connection, report);
+            host.rates.count(Instant::ZERO, Direction::Up, flow.connection, 1);
+        }
+        host.count_kernel(Instant::ZERO, Direction::Up, own, &kernel.iter().map(flow).collect::<Vec<_>>());
+        host.rates.end_interval(Instant::ZERO);
+        host.rates.report().up
+    }
+
+    /// By hand, one own flow on a line of 1 Gbit/s: beside a connection that is squeezed to 100 Mbit/s a half is fair; one that moves
+    /// 1 Mbit/s leaves the rest; a thousand of these leave what they do not use, of which the own flow and another large one have a half.
+    #[test]
+    fn connections_count_as_flows_unless_they_are_modest() {
+        let elsewhere: IpAddr = [198, 51, 100, 9].into();
+        let alone = [own(1, None)];
+        assert_eq!(level(&alone, &[(elsewhere, 100e6)]), 500e6);
+        assert_eq!(level(&alone, &[(elsewhere, 1e6)]), 999e6);
+        let mut many = vec![(elsewhere, 0.01e6); 1000];
+        many.push((elsewhere, 300e6));
+        assert!((level(&alone, &many) - 495e6).abs() < 1.0);
+    }
+
+    /// A connection to a host that reports can use no more than is fair there, as the own flow to it.
+    #[test]
+    fn a_peer_speaks_for_all_flows_between_two_hosts() {
+        let busy = Report { up: 1e9, down: 100e6 };
+        let flows = [own(1, Some(busy)), OwnFlow { peer: [198, 51, 100, 9].into(), ..own(2, None) }];
+        assert_eq!(level(&flows, &[([192, 0, 2, 1].into(), 90e6)]), 800e6);
+    }
+
+    /// What is told: the report goes to every peer, a fair rate only to connections whose peers report.
+    #[test]
+    fn silent_peers_are_told_but_tell_nothing() {
+        let mut host = host();
+        let flows = [own(1, Some(Report { up: 1e9, down: 200e6 })), own(2, None)];
+        let mut told = Vec::new();
+        host.exchange(Instant::ZERO, &flows, |connection, report, fair| told.push((connection, report.down, fair)));
+        let fair = Some(Rate::from_bits_per_sec(200_000_000));
+        assert_eq!(told, [(ConnectionId(1), 1e9, fair), (ConnectionId(2), 1e9, None)]);
+        assert_eq!(host.next_at(), Instant::ZERO.after(Span::from_ms(10)));
+    }
+}
