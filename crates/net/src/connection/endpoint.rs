@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
-use pliant_proto::host::fair_rates::Report;
+use pliant_proto::host::fair_rates::LinkReport;
 use pliant_proto::time::{Instant, Span};
 
 use super::config::Config;
@@ -215,7 +215,7 @@ impl Endpoint {
     }
 
     /// Tells the peer of an open connection which rate is fair on this host's link. The report may be lost.
-    pub fn report_host(&mut self, connection: ConnectionId, report: Report) {
+    pub fn report_host(&mut self, connection: ConnectionId, report: LinkReport) {
         self.send_frame(connection, &Frame::HostReport(report.encode()));
     }
 

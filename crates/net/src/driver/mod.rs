@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant_proto::host::fair_rates::Report;
+use pliant_proto::host::fair_rates::LinkReport;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::Member;
@@ -483,7 +483,7 @@ fn handle_event<T: Member, A: Application>(
         if let Some(Some(session)) = sessions.get_mut(index)
             && session.connection == connection
         {
-            session.heard = Some((now, Report::decode(report)));
+            session.heard = Some((now, LinkReport::decode(report)));
         }
         return;
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use pliant_proto::host::fair_rates::{REPORT_LIFE, Report};
+use pliant_proto::host::fair_rates::{LinkReport, REPORT_LIFE};
 use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side, TrafficClass};
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
@@ -131,7 +131,7 @@ pub struct Session<T, A> {
     /// What its flows had moved when they were last seen to move, and when that was.
     moved: [(u64, Instant); 2],
     /// What the peer's host reported last, and when.
-    pub(super) heard: Option<(Instant, Report)>,
+    pub(super) heard: Option<(Instant, LinkReport)>,
     pub(super) connection: ConnectionId,
     peer: SocketAddr,
     remote: u32,

@@ -9,7 +9,7 @@ mod kernel_flows;
 use std::io;
 use std::net::IpAddr;
 
-use pliant_proto::host::fair_rates::{Direction, FairRates, Report};
+use pliant_proto::host::fair_rates::{Direction, FairRates, LinkReport};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 
@@ -39,13 +39,18 @@ pub(crate) struct OwnFlow {
     pub(crate) up: bool,
     pub(crate) down: bool,
     /// What the peer reported last, and when.
-    pub(crate) heard: Option<(Instant, Report)>,
+    pub(crate) heard: Option<(Instant, LinkReport)>,
 }
 
 impl HostReports {
     /// A host whose link has the rate `line` in both directions, and which reports every `interval`, above zero.
     pub(crate) fn new(line: Rate, interval: Span) -> io::Result<Self> {
-        let (rates, kernel) = (FairRates::new(line, line), KernelFlows::watch()?);
+        let untold = |error: io::Error| {
+            let why =
+                format!("host reports: the kernel does not tell of this host's TCP connections (sock_diag): {error}");
+            io::Error::new(error.kind(), why)
+        };
+        let (rates, kernel) = (FairRates::new(line, line), KernelFlows::watch().map_err(untold)?);
         Ok(Self { interval, next_at: Instant::ZERO, line, rates, kernel })
     }
 
@@ -60,7 +65,7 @@ impl HostReports {
         &mut self,
         now: Instant,
         own: &[OwnFlow],
-        mut tell: impl FnMut(ConnectionId, Report, Option<Rate>),
+        mut tell: impl FnMut(ConnectionId, LinkReport, Option<Rate>),
     ) {
         self.next_at = now.after(self.interval);
         for flow in own {
@@ -115,7 +120,7 @@ mod tests {
         HostReports::new(LINE, Span::from_ms(10)).expect("the kernel tells of connections")
     }
 
-    fn own(connection: u32, heard: Option<Report>) -> OwnFlow {
+    fn own(connection: u32, heard: Option<LinkReport>) -> OwnFlow {
         let (connection, peer) = (ConnectionId(connection), [192, 0, 2, 1].into());
         OwnFlow { connection, peer, up: true, down: false, heard: heard.map(|report| (Instant::ZERO, report)) }
     }
@@ -125,7 +130,7 @@ mod tests {
         let mut host = host();
         let flow = |&(peer, rate)| KernelFlow { direction: Direction::Up, peer, rate };
         for flow in own {
-            let (at, report) = flow.heard.unwrap_or((Instant::ZERO, Report { up: 1e9, down: 1e9 }));
+            let (at, report) = flow.heard.unwrap_or((Instant::ZERO, LinkReport { up: 1e9, down: 1e9 }));
             host.rates.hear(at, flow.connection, report);
             host.rates.count(Instant::ZERO, Direction::Up, flow.connection, 1);
         }
@@ -150,7 +155,7 @@ mod tests {
     /// A connection to a host that reports can use no more than is fair there, as the own flow to it.
     #[test]
     fn a_peer_speaks_for_all_flows_between_two_hosts() {
-        let busy = Report { up: 1e9, down: 100e6 };
+        let busy = LinkReport { up: 1e9, down: 100e6 };
         let flows = [own(1, Some(busy)), OwnFlow { peer: [198, 51, 100, 9].into(), ..own(2, None) }];
         assert_eq!(level(&flows, &[([192, 0, 2, 1].into(), 90e6)]), 800e6);
     }
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn silent_peers_are_told_but_tell_nothing() {
         let mut host = host();
-        let flows = [own(1, Some(Report { up: 1e9, down: 200e6 })), own(2, None)];
+        let flows = [own(1, Some(LinkReport { up: 1e9, down: 200e6 })), own(2, None)];
         let mut told = Vec::new();
         host.exchange(Instant::ZERO, &flows, |connection, report, fair| told.push((connection, report.down, fair)));
         let fair = Some(Rate::from_bits_per_sec(200_000_000));

@@ -1,6 +1,6 @@
 //! What a host knows of its link: which rate is max-min fair there, up and down, and for each flow to another host.
 //!
-//! Hosts tell each other this rate, the *level* of each direction of their links, in a few bytes ([`Report`]). A flow whose other end has a
+//! Hosts tell each other this rate, the *level* of each direction of their links, in a few bytes ([`LinkReport`]). A flow whose other end has a
 //! lower level cannot use more than that. A link's level is then the rate at which the flows that can use it fill the link, if each
 //! of the others has what its other end says (water-filling; Charny, Clark and Jain, ICC 1995). A few reports bring all levels
 //! to the max-min fair rates of a network whose bottlenecks are hosts' links. Links inside the network tell nothing: where one
@@ -22,14 +22,14 @@ pub const REPORT_BYTES: usize = 16;
 
 /// The fair rates on a host's link, in bit/s: what it tells other hosts.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Report {
+pub struct LinkReport {
     /// On the way to the network.
     pub up: f64,
     /// On the way from it.
     pub down: f64,
 }
 
-impl Report {
+impl LinkReport {
     /// As bytes: both rates in whole bit/s.
     pub fn encode(self) -> [u8; REPORT_BYTES] {
         let [up, down] = [self.up, self.down].map(|rate| u128::from(rate as u64));
@@ -60,7 +60,7 @@ pub enum Direction {
 pub struct FairRates<P> {
     up: HostLink,
     down: HostLink,
-    heard: BTreeMap<P, (Report, Instant)>,
+    heard: BTreeMap<P, (LinkReport, Instant)>,
 }
 
 impl<P: Ord + Copy> FairRates<P> {
@@ -71,12 +71,12 @@ impl<P: Ord + Copy> FairRates<P> {
     }
 
     /// Another host reports. Its last report is kept until it is too old.
-    pub fn hear(&mut self, now: Instant, from: P, report: Report) {
+    pub fn hear(&mut self, now: Instant, from: P, report: LinkReport) {
         self.heard.insert(from, (report, now));
     }
 
     /// The last report of a host, unless it is too old.
-    fn heard(&self, now: Instant, from: P) -> Option<Report> {
+    fn heard(&self, now: Instant, from: P) -> Option<LinkReport> {
         let (report, at) = self.heard.get(&from)?;
         (now.since(*at) <= REPORT_LIFE).then_some(*report)
     }
@@ -107,8 +107,8 @@ impl<P: Ord + Copy> FairRates<P> {
     }
 
     /// What is fair on its link as of the last interval.
-    pub const fn report(&self) -> Report {
-        Report { up: self.up.level, down: self.down.level }
+    pub const fn report(&self) -> LinkReport {
+        LinkReport { up: self.up.level, down: self.down.level }
     }
 
     /// What is fair for a flow to the host `peer`; `None` while that is silent.
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn old_reports_are_forgotten() {
         let mut host = FairRates::new(gbit(10), gbit(10));
-        host.hear(Instant::ZERO, 'b', Report { up: 1e9, down: 1e9 });
+        host.hear(Instant::ZERO, 'b', LinkReport { up: 1e9, down: 1e9 });
         let level = |host: &mut FairRates<char>, now| {
             host.count(now, Direction::Up, 'b', 1);
             host.count(now, Direction::Up, 'c', 1);
@@ -237,8 +237,8 @@ mod tests {
         host.count(Instant::ZERO, Direction::Up, 'b', 2);
         host.count_limited(Direction::Down, f64::INFINITY, 1000);
         host.end_interval(Instant::ZERO);
-        assert_eq!(host.report(), Report { up: 4e9, down: 4e6 });
-        assert_eq!(Report::decode(host.report().encode()), host.report());
+        assert_eq!(host.report(), LinkReport { up: 4e9, down: 4e6 });
+        assert_eq!(LinkReport::decode(host.report().encode()), host.report());
     }
 
     proptest! {
@@ -256,7 +256,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_report(bytes: [u8; REPORT_BYTES]) {
             let mut host = FairRates::new(gbit(10), gbit(10));
-            host.hear(Instant::ZERO, 'b', Report::decode(bytes));
+            host.hear(Instant::ZERO, 'b', LinkReport::decode(bytes));
             host.count(Instant::ZERO, Direction::Up, 'b', 1);
             host.end_interval(Instant::ZERO);
             prop_assert!(host.fair_rate(Instant::ZERO, 'b').is_some_and(|rate| rate <= gbit(10)));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
-use pliant_proto::host::fair_rates::{Direction, FairRates, REPORT_BYTES, Report};
+use pliant_proto::host::fair_rates::{Direction, FairRates, LinkReport, REPORT_BYTES};
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
@@ -94,7 +94,7 @@ impl Reports {
             if let SocketAddr::V4(from) = from
                 && let Some(&number) = self.numbers.get(from.ip())
             {
-                self.rates.hear(now, number, Report::decode(*report));
+                self.rates.hear(now, number, LinkReport::decode(*report));
             }
         }
     }
