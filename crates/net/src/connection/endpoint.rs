@@ -681,6 +681,8 @@ impl Endpoint {
             let (address, heard) = (known.peer.ip(), known.last_heard);
             self.sources.prove(heard, address);
             self.events.push_back((ConnectionId(connection), event));
+            // An open connection needs attention before an unconfirmed one is forgotten.
+            self.wake_for(connection);
         }
         let Some(known) = self.get(connection) else { return };
         let peer = known.peer;

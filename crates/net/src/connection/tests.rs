@@ -823,6 +823,20 @@ fn a_caller_may_move_before_its_connection_counts() {
     }
 }
 
+/// Who was called asks a silent caller for signs of life by itself, three times before the idle timeout, from when the connection
+/// stands: it need not wait until an unconfirmed one would have been forgotten.
+#[test]
+fn who_was_called_asks_for_signs_of_life() {
+    for idle_timeout in [Span::from_secs(30), Span::from_secs(2)] {
+        for (a, b) in all_keys() {
+            let (mut pair, ..) = Pair::connected((a, Config { idle_timeout, ..b }));
+            pair.log.clear();
+            pair.run(Span::from_ps(idle_timeout.as_ps() / 10 * 9), |from_caller, _| !from_caller);
+            assert_eq!(pair.log.iter().filter(|(from_caller, _)| !from_caller).count(), 3, "{idle_timeout:?}");
+        }
+    }
+}
+
 /// Who sees packets and sends them on from an address of their own is asked, and cannot answer: not with the challenge, nor
 /// with the answer that the caller gives, which comes from the caller's address. A packet that overtook others moves
 /// nothing, and however many addresses there are, there are five questions a second.
