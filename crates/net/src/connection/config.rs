@@ -20,7 +20,8 @@ pub struct Config {
     pub connect_timeout: Span,
     /// How long it calls a peer without room, at growing intervals. Default 60 s.
     pub busy_timeout: Span,
-    /// Silence after which a peer counts as gone. It is asked for a sign of life four times in this time. Default 30 s.
+    /// Silence after which a peer counts as gone. It is asked for a sign of life four times in this time. A caller has as
+    /// long to show that it has the keys. Default 30 s.
     pub idle_timeout: Span,
     /// Most connections, at most 16384. Default 1024.
     pub max_connections: usize,

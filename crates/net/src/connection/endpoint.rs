@@ -28,7 +28,7 @@ use super::seal::OpenError;
 use super::sources::{Sources, source_of};
 use super::state::{
     CHALLENGE_INTERVAL, CLOSED_LIFETIME, CLOSED_SILENCES, Calling, Connection, ConnectionState, MAX_CLOSES, Move,
-    Protection, UNASKED_CLOSE, UNCONFIRMED_LIFETIME, Unconfirmed,
+    Protection, UNASKED_CLOSE, Unconfirmed,
 };
 use crate::seam::{Mutant, is_mutant};
 
@@ -517,7 +517,9 @@ impl Endpoint {
         let (message, secrets) = answer.finish(&[&[ACCEPTED], &token[..], &reply].concat());
         let welcome = datagram::welcome(initiator, id, &message);
         self.send(from, welcome.clone());
-        let until = now.after(UNCONFIRMED_LIFETIME);
+        // A welcomed caller asks for signs of life for as long. If it were forgotten before, and had a new address, it would not
+        // believe the reset, whose token is for the old one.
+        let until = now.after(self.config.idle_timeout);
         self.wake_by(until);
         self.put(Connection {
             id,
@@ -681,6 +683,8 @@ impl Endpoint {
             let (address, heard) = (known.peer.ip(), known.last_heard);
             self.sources.prove(heard, address);
             self.events.push_back((ConnectionId(connection), event));
+            // An open connection needs attention before an unconfirmed one is forgotten.
+            self.wake_for(connection);
         }
         let Some(known) = self.get(connection) else { return };
         let peer = known.peer;

@@ -25,7 +25,7 @@
 //! | has many addresses, no key | the same. Strangers may have to wait; peers that have proven themselves do not | `garbage_is_charged_to_its_source` |
 //! | records a genuine hello, sends it from elsewhere, later, or to another receiver | a failed decryption | `recorded_hellos_are_worth_nothing` |
 //! | repeats a genuine hello within ten seconds, from its address | a decryption and a cookie | `a_hello_is_taken_once` |
-//! | withholds a genuine hello and sends it from its address, within ten seconds and before a later one | one of [`Config::max_unconfirmed`] places for five seconds | `unconfirmed_connections_are_bounded` |
+//! | withholds a genuine hello and sends it from its address, within ten seconds and before a later one | one of [`Config::max_unconfirmed`] places for [`Config::idle_timeout`] | `unconfirmed_connections_are_bounded` |
 //! | answers a hello that they have not seen | a count | `cookies_answer_one_hello`, `hints_do_not_stop_a_handshake` |
 //! | has a key, does not complete handshakes | [`Config::max_unconfirmed_per_address`] places, half of all from many addresses | `an_address_has_its_share_of_places`, `strangers_do_not_keep_out_who_is_known` |
 //! | has a key, completes them | [`Config::max_per_peer`] of [`Config::max_connections`] slots | `connections_per_peer_are_bounded` |

@@ -18,8 +18,6 @@ const FIRST_RESEND: Span = Span::from_ms(250);
 const LONGEST_RESEND: Span = Span::from_secs(2);
 /// Longest time between two hellos to a peer without room.
 const LONGEST_BUSY: Span = Span::from_secs(4);
-/// How long a calling peer may take to show that it has the keys.
-pub(super) const UNCONFIRMED_LIFETIME: Span = Span::from_secs(5);
 /// How long a closed connection is remembered.
 pub(super) const CLOSED_LIFETIME: Span = Span::from_secs(1);
 /// A connection that was closed while the peer was silent is remembered for this many times that silence, up to the

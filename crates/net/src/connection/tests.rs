@@ -562,7 +562,8 @@ fn half_open_handshakes_cost_nothing() {
     assert_eq!((pair.b.connections(), pair.packets_b.len()), (1, 100));
 }
 
-/// Hellos of a peer with the key, each begun and left, fill no more than their slots, and those only for five seconds.
+/// Hellos of a peer with the key, each begun and left, fill no more than their slots, and those only for the idle
+/// timeout.
 #[test]
 fn unconfirmed_connections_are_bounded() {
     let (mut pair, a, _) = Pair::connected((preshared(), Config { max_unconfirmed: 8, ..preshared() }));
@@ -575,6 +576,10 @@ fn unconfirmed_connections_are_bounded() {
     let there = pair.packet(a, 1);
     pair.hear_b(caller(), &there);
     assert_eq!(pair.packets_b.len(), 1);
+    pair.run(Span::from_secs(25), |_, _| false);
+    let there = pair.packet(a, 2);
+    pair.hear_b(caller(), &there);
+    assert_eq!((pair.b.connections(), pair.packets_b.len()), (9, 2));
     pair.run(Span::from_secs(6), |_, _| false);
     assert_eq!(pair.b.connections(), 1);
 }
@@ -820,6 +825,45 @@ fn a_caller_may_move_before_its_connection_counts() {
         let response = std::iter::from_fn(|| pair.a.poll_transmit()).last().unwrap().1;
         pair.hear_b(elsewhere, &response);
         assert_eq!(pair.b.peer(b), Some(elsewhere));
+    }
+}
+
+/// Who was called asks a silent caller for signs of life by itself, three times before the idle timeout, from when the connection
+/// stands: it need not wait until an unconfirmed one would have been forgotten.
+#[test]
+fn who_was_called_asks_for_signs_of_life() {
+    for idle_timeout in [Span::from_secs(30), Span::from_secs(2)] {
+        for (a, b) in all_keys() {
+            let (mut pair, ..) = Pair::connected((a, Config { idle_timeout, ..b }));
+            pair.log.clear();
+            pair.run(Span::from_ps(idle_timeout.as_ps() / 10 * 9), |from_caller, _| !from_caller);
+            assert_eq!(pair.log.iter().filter(|(from_caller, _)| !from_caller).count(), 3, "{idle_timeout:?}");
+        }
+    }
+}
+
+/// A caller that was welcomed, and then not heard for almost as long as it waits for a sign of life itself, still gets its
+/// connection, from its old address or a new one.
+#[test]
+fn a_caller_that_is_heard_late_has_its_connection() {
+    for configs in all_keys() {
+        let sealed = !matches!(configs.0.keys, Keys::Plain);
+        for from in [Some(caller()), sealed.then(|| address(1))].into_iter().flatten() {
+            let mut pair = Pair::new(configs.clone());
+            let a = pair.a.connect(pair.now, called(), b"opening").unwrap();
+            let mut welcomed = false;
+            pair.run(Span::from_secs(28), |from_caller, bytes| {
+                let passes = !welcomed;
+                welcomed |= !from_caller && kind(bytes) == 2;
+                passes
+            });
+            assert_eq!(pair.events_a, [(a, Event::Connected { answer: b"answer".to_vec() })]);
+            assert_eq!(pair.events_b, []);
+            pair.a.ping(a);
+            let (_, ping) = pair.a.poll_transmit().unwrap();
+            pair.hear_b(from, &ping);
+            assert!(matches!(pair.events_b[..], [(_, Event::Accepted { .. })]), "{from}: {:?}", pair.events_b);
+        }
     }
 }
 

@@ -160,6 +160,19 @@ fn what_waits_for_its_hashes_is_not_sent_for_ever() {
     assert!(report.succeeded && came < 2 * bytes, "{came} bytes came of {bytes}");
 }
 
+/// A receiver that has every message, and is cut off before it hears that there are no more, hears it after an outage that is
+/// longer than eight tries to say so: the file gets its place, and both sides know, whenever the outage begins.
+#[test]
+fn the_end_of_messages_outlasts_an_outage() {
+    for begins_us in (40_000..56_000).step_by(500) {
+        let mut scenario = quiet(1000);
+        scenario.senders[0].settings.flow.transport = SocketTransport::Atp;
+        scenario.receiver.link.down = vec![(begins_us * 1000, 6_000_000_000)];
+        let report = scenario.run().unwrap_or_else(|why| panic!("down from {begins_us} us: {why}"));
+        assert_eq!(report.succeeded, 1, "down from {begins_us} us");
+    }
+}
+
 /// A receiver that gets a new address when it has given its sender up, who heard nothing of it for so long, still tells it that
 /// the file is in its place: the sender would call the old address until it gives up as well.
 #[test]

@@ -16,8 +16,11 @@ use crate::recovery::rtt::RttEstimator;
 use crate::time::{Instant, Span};
 use crate::transport::{Command, Deadline, Event, Statistics, Timer, Transport};
 
-/// How often `Close` is sent before the peer counts as gone.
+/// How often `Close` is sent before the application hears that the flow has ended. `Close` is still repeated then, because
+/// the receiver learns only from it that everything has arrived, and an outage may outlast these tries.
 const CLOSE_TRIES: u8 = 8;
+/// Longest time between two of them.
+const CLOSE_RETRY_MAX: Span = Span::from_secs(5);
 /// The tail timer doubles at most this often.
 const BACK_OFF_MAX: u32 = 6;
 
@@ -29,10 +32,8 @@ enum Phase {
     CloseDue,
     /// `Close` was sent, and is sent again at this time.
     Closing(Instant),
-    /// The peer has answered or counts as gone. The application does not know yet.
+    /// The peer has answered.
     Over,
-    /// The application knows.
-    Finished,
 }
 
 /// Sends messages until enough of them have arrived.
@@ -45,6 +46,8 @@ pub struct AtpSender {
     /// Whole messages that the receiver has counted.
     complete: u32,
     close_tries: u8,
+    /// The application knows that the flow has ended.
+    told: bool,
     /// Timeouts since the last arrival, and when the last one was.
     back_off: u32,
     backed_off_at: Instant,
@@ -79,6 +82,7 @@ impl AtpSender {
             finish: false,
             complete: 0,
             close_tries: 0,
+            told: false,
             back_off: 0,
             backed_off_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
@@ -340,15 +344,15 @@ impl AtpSender {
             && at <= now
         {
             self.statistics.timeouts += 1;
-            self.phase = if self.close_tries < CLOSE_TRIES { Phase::CloseDue } else { Phase::Over };
+            self.phase = Phase::CloseDue;
         }
     }
 
     fn transmit_close(&mut self, now: Instant) -> Packet {
         let total = self.total.expect("a flow closes once its messages are counted");
         let messages = total.max(self.messages.count());
-        let wait = self.rtt.rto().times(1 << self.close_tries);
-        self.close_tries += 1;
+        let wait = self.rtt.rto().times(1 << self.close_tries.min(CLOSE_TRIES - 1)).min(CLOSE_RETRY_MAX);
+        self.close_tries = self.close_tries.saturating_add(1);
         self.phase = Phase::Closing(now.after(wait));
         Packet::new(self.config.control_class, self.config.wire.wire_bytes(0), Body::Close { messages })
     }
@@ -516,16 +520,17 @@ impl Transport for AtpSender {
         match self.phase {
             Phase::Open => self.transmit_primary(now).or_else(|| self.transmit_backup(now)),
             Phase::CloseDue => Some(self.transmit_close(now)),
-            Phase::Closing(_) | Phase::Over | Phase::Finished => None,
+            Phase::Closing(_) | Phase::Over => None,
         }
     }
 
     #[inline]
     fn poll_event(&mut self) -> Option<Event> {
-        if self.phase != Phase::Over {
+        let over = self.phase == Phase::Over || self.close_tries > CLOSE_TRIES;
+        if !over || self.told {
             return None;
         }
-        self.phase = Phase::Finished;
+        self.told = true;
         Some(Event::Finished)
     }
 
@@ -534,7 +539,7 @@ impl Transport for AtpSender {
         match self.phase {
             Phase::Open => self.open_deadline(),
             Phase::Closing(at) => Some(Deadline { at, why: Timer::Retransmit }),
-            Phase::CloseDue | Phase::Over | Phase::Finished => None,
+            Phase::CloseDue | Phase::Over => None,
         }
     }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::packet::{Body, DataFlags, Packet, SackBlocks, TrafficClass, WireFormat};
 use crate::rng::Stream;
 use crate::time::{Instant, Span};
-use crate::transport::pair::{Fate, Pair, Path};
+use crate::transport::pair::{Fate, Pair, Path, Sent};
 use crate::transport::{Command, Event, Transport};
 use crate::units::{Rate, Serializer};
 
@@ -202,7 +202,8 @@ fn an_announced_flow_ends_early() {
     assert_eq!((report.messages, report.delivered), (20, 10));
 }
 
-/// A flow without messages ends; a peer that never answers does not hold the sender for ever.
+/// A flow without messages ends. With a peer that never answers, it ends for the application after eight tries, and its end is
+/// still said every so often.
 #[test]
 fn flows_end_without_messages_and_without_a_peer() {
     let mut pair_of_none = pair(AtpConfig::base(bound(0.5), gbit(10)), Path::new(Span::from_us(10)));
@@ -213,9 +214,32 @@ fn flows_end_without_messages_and_without_a_peer() {
         .with_fate(|_, _, packet| if packet.payload() == 0 { Fate::Drop } else { Fate::Pass });
     let mut pair = pair(AtpConfig::base(bound(0.5), gbit(10)), deaf);
     hand_over(&mut pair, &[1460; 10], true);
-    assert!(pair.run_until(Instant::MAX), "it gives up");
-    let closes = pair.sender.sent.iter().filter(|sent| matches!(sent.packet.body(), Body::Close { .. })).count();
-    assert_eq!((closes, pair.receiver.transport.report().is_none()), (8, true));
+    assert!(!pair.run_until(at(60_000_000)), "it goes on");
+    let ended = pair.sender.time_of(Event::Finished).expect("it ends for the application");
+    let closes = |from: Instant, until: Instant| {
+        let is_close = |sent: &&Sent| matches!(sent.packet.body(), Body::Close { .. });
+        pair.sender.sent.iter().filter(is_close).filter(|sent| (from..until).contains(&sent.at)).count()
+    };
+    assert_eq!((closes(Instant::ZERO, ended), pair.receiver.transport.report().is_none()), (8, true));
+    assert!(closes(at(50_000_000), at(60_000_000)) >= 2);
+}
+
+/// A receiver that hears of no more than the messages, for as long as eight tries take and longer, learns that they were all
+/// once the path is there again.
+#[test]
+fn the_end_of_a_flow_outlasts_an_outage() {
+    for ends_us in [100_000, 1_000_000, 10_000_000] {
+        let is_lost = move |packet: &Packet, now| packet.payload() == 0 && now < at(ends_us);
+        let outage = Path::new(Span::from_us(10))
+            .with_fate(move |_, now, packet| if is_lost(packet, now) { Fate::Drop } else { Fate::Pass });
+        let mut pair = pair(AtpConfig::base(LossBound::RELIABLE, gbit(10)), outage);
+        hand_over(&mut pair, &[1460; 10], true);
+        assert!(pair.run_until(at(ends_us + 10_000_000)), "it ends");
+        let received = pair.receiver.time_of(Event::Received).expect("it learns of the end");
+        assert!(received < at(2 * ends_us + 1_000_000), "{received:?}");
+        let finished = pair.sender.events.iter().filter(|(_, event)| *event == Event::Finished).count();
+        assert_eq!(finished, 1);
+    }
 }
 
 /// Acknowledgements tell of the 64 packets before: losing nine of ten costs no retransmission.
@@ -447,8 +471,8 @@ impl Case {
     }
 }
 
-/// What the path does with the packets, for as many as the pattern tells of. One close of eight passes: a peer that
-/// hears of none is gone.
+/// What the path does with the packets, for as many as the pattern tells of. One close of eight passes: after
+/// eight a flow ends for its application, whatever the peer has heard.
 fn faults(pattern: Vec<u8>) -> impl FnMut(usize, Instant, &Packet) -> Fate {
     let mut closes = 0;
     move |number, _, packet| match pattern.get(number) {
