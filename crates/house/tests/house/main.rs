@@ -7,6 +7,7 @@ mod dependencies;
 mod imports;
 mod layout;
 mod lists;
+mod locks;
 mod names;
 mod numbers;
 mod words;
