@@ -19,6 +19,7 @@ use nix::sys::socket::{
 use pliant_proto::host::fair_rates::Direction;
 use pliant_proto::time::{Instant, Span};
 
+use super::siblings::{self, FlowNumbers};
 use crate::clock::{Clock, to_timeout};
 
 /// Between two looks at the kernel's counters.
@@ -39,17 +40,25 @@ pub(super) struct KernelFlow {
     pub(super) rate: f64,
 }
 
+/// What a look has seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) kernel: Vec<KernelFlow>,
+    /// Flows of other Pliant processes.
+    pub(super) siblings: FlowNumbers,
+}
+
 /// A thread that looks at the kernel's counters every so often, for as long as this is there.
 #[derive(Debug)]
 pub(super) struct KernelFlows {
-    newest: Arc<Mutex<Vec<KernelFlow>>>,
+    newest: Arc<Mutex<Seen>>,
 }
 
 impl KernelFlows {
-    /// Begins to look. Fails if the kernel does not tell of connections.
-    pub(super) fn watch() -> io::Result<Self> {
-        let newest = Arc::new(Mutex::new(Vec::new()));
-        let reader: Weak<Mutex<Vec<KernelFlow>>> = Arc::downgrade(&newest);
+    /// Begins to look, for the process whose sign is called `own`. Fails if the kernel does not tell of connections.
+    pub(super) fn watch(own: &str) -> io::Result<Self> {
+        let (own, newest) = (own.to_owned(), Arc::new(Mutex::new(Seen::default())));
+        let reader: Weak<Mutex<Seen>> = Arc::downgrade(&newest);
         let mut history = History::default();
         // What cannot be read now could not be read later: it is said at once.
         let clock = Clock::start();
@@ -61,9 +70,9 @@ impl KernelFlows {
                 let Some(newest) = reader.upgrade() else { return };
                 let began = clock.now();
                 // One look that fails leaves what the last one saw.
-                if let Ok(counters) = counters() {
-                    let flows = history.look(began, counters);
-                    *newest.lock().unwrap_or_else(PoisonError::into_inner) = flows;
+                if let (Ok(counters), Ok(siblings)) = (counters(), siblings::of_others(&own)) {
+                    let kernel = history.look(began, counters);
+                    *newest.lock().unwrap_or_else(PoisonError::into_inner) = Seen { kernel, siblings };
                 }
                 sleep = LOOK_EVERY.max(clock.now().since(began).times(LOOK_SHARE));
             }
@@ -72,7 +81,7 @@ impl KernelFlows {
     }
 
     /// What moved bytes when it last looked.
-    pub(super) fn newest(&self) -> Vec<KernelFlow> {
+    pub(super) fn newest(&self) -> Seen {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,10 +1,11 @@
 //! Hosts that tell each other which rate is fair on their links ([`pliant_proto::host::fair_rates`]), on real networks.
 //!
-//! Each side of a connection counts the flows on its host's link: its own connections, and the TCP connections of other
-//! programs. It sends the peer a report every so often, and tells its flows what is fair. Flows of other programs that use UDP are not
-//! seen, those of Pliant among them.
+//! Each side of a connection counts the flows on its host's link: its own connections, those of other Pliant processes that
+//! report, and the TCP connections of other programs. It sends the peer a report every so often, and tells its flows what is fair. Flows of
+//! other programs that use UDP are not seen.
 
 mod kernel_flows;
+mod siblings;
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +15,8 @@ use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 
 use crate::connection::ConnectionId;
-use kernel_flows::{KernelFlow, KernelFlows};
+use kernel_flows::{KernelFlow, KernelFlows, Seen};
+use siblings::{FlowNumbers, Sign};
 
 /// A connection of TCP that moves less than this part of what would be fair is not held back by the link: it counts for what
 /// it moves. One that moves more may be slowed by others, and counts as a whole flow.
@@ -28,6 +30,7 @@ pub(crate) struct HostReports {
     line: Rate,
     rates: FairRates<ConnectionId>,
     kernel: KernelFlows,
+    sign: Sign,
 }
 
 /// A connection of this process whose flows are under way.
@@ -50,8 +53,9 @@ impl HostReports {
                 format!("host reports: the kernel does not tell of this host's TCP connections (sock_diag): {error}");
             io::Error::new(error.kind(), why)
         };
-        let (rates, kernel) = (FairRates::new(line, line), KernelFlows::watch().map_err(untold)?);
-        Ok(Self { interval, next_at: Instant::ZERO, line, rates, kernel })
+        let sign = Sign::new()?;
+        let (rates, kernel) = (FairRates::new(line, line), KernelFlows::watch(sign.id()).map_err(untold)?);
+        Ok(Self { interval, next_at: Instant::ZERO, line, rates, kernel, sign })
     }
 
     /// When the next reports are due.
@@ -75,9 +79,13 @@ impl HostReports {
             self.rates.count(now, Direction::Up, flow.connection, flow.up.into());
             self.rates.count(now, Direction::Down, flow.connection, flow.down.into());
         }
-        let kernel = self.kernel.newest();
-        for direction in [Direction::Up, Direction::Down] {
-            self.count_kernel(now, direction, own, &kernel);
+        let numbers = |is_counted: fn(&OwnFlow) -> bool| own.iter().filter(|flow| is_counted(flow)).count() as u32;
+        // What cannot be said is not seen by others: they would take more, and this process less.
+        _ = self.sign.say(FlowNumbers { up: numbers(|flow| flow.up), down: numbers(|flow| flow.down) });
+        let Seen { kernel, siblings } = self.kernel.newest();
+        for (direction, siblings) in [(Direction::Up, siblings.up), (Direction::Down, siblings.down)] {
+            self.rates.count_limited(direction, f64::INFINITY, siblings);
+            self.count_kernel(now, direction, own, siblings, &kernel);
         }
         self.rates.end_interval(now);
         let report = self.rates.report();
@@ -86,13 +94,20 @@ impl HostReports {
         }
     }
 
-    /// Counts the connections of other programs, those that move least first.
-    fn count_kernel(&mut self, now: Instant, direction: Direction, own: &[OwnFlow], kernel: &[KernelFlow]) {
+    /// Counts the connections of other programs, those that move least first. Beside them are `own` flows and those of `siblings`.
+    fn count_kernel(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        own: &[OwnFlow],
+        siblings: u32,
+        kernel: &[KernelFlow],
+    ) {
         let is_counted = |flow: &&OwnFlow| if direction == Direction::Up { flow.up } else { flow.down };
         let mut waiting = own.iter().filter(is_counted).count();
         let mut others: Vec<&KernelFlow> = kernel.iter().filter(|flow| flow.direction == direction).collect();
         others.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
-        waiting += others.len();
+        waiting += others.len() + siblings as usize;
         let mut left = self.line.bits_per_sec() as f64;
         for flow in others {
             if flow.rate < MODEST * left / waiting as f64 {
@@ -134,7 +149,7 @@ mod tests {
             host.rates.hear(at, flow.connection, report);
             host.rates.count(Instant::ZERO, Direction::Up, flow.connection, 1);
         }
-        host.count_kernel(Instant::ZERO, Direction::Up, own, &kernel.iter().map(flow).collect::<Vec<_>>());
+        host.count_kernel(Instant::ZERO, Direction::Up, own, 0, &kernel.iter().map(flow).collect::<Vec<_>>());
         host.rates.end_interval(Instant::ZERO);
         host.rates.report().up
     }
