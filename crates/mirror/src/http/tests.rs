@@ -281,6 +281,14 @@ fn redirections_do_not_lead_here() {
     assert_eq!(far.file("ignored").bytes().unwrap_err().why, "it redirects to an address of this host or of its link");
 }
 
+/// A mirror without TLS that redirects to a place with it leads there: the certificate decides, and nothing panics.
+#[test]
+fn redirections_lead_to_tls() {
+    let to: &'static str = format!("https://{}/file", serve(Server::NoHttp)).leak();
+    let why = file(Server::RedirectsTo(to)).bytes().unwrap_err().why;
+    assert!(why.starts_with("TLS: "), "{why}");
+}
+
 /// A file is the same from when its size was asked for to its end.
 #[test]
 fn a_change_is_seen() {
