@@ -49,6 +49,8 @@ _NO_WORKER = 600.0
 _LOOK = 3.0
 # For how long a scheduler may take to answer, in seconds.
 _ANSWER = 10
+# Letters of what a worker says that are shown.
+_MOST_SAID = 500
 
 _Identity = tuple[str, str, str]
 _Say = Callable[[str], object]
@@ -60,6 +62,12 @@ class ClusterLost(PliantError):
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _plain(found: object) -> str:
+    """Return what a worker says in one line, short and without what would steer a terminal."""
+    text = "".join(letter if letter.isprintable() else " " for letter in str(found)[:_MOST_SAID])
+    return " ".join(text.split())
 
 
 def _state_of(client: Client) -> str:
@@ -157,7 +165,7 @@ def check_workers(client: Client, say: _Say = _say) -> tuple[_Identity, dict[str
     # A function of Python's own: a worker without the package has it, too.
     imported = client.run(exec, "import pliant.dask_sweep", on_error="return")
     refused = {
-        worker: f"it cannot import the package pliant ({error}): `pip install` it there"
+        worker: f"it cannot import the package pliant ({_plain(error)}): `pip install` it there"
         for worker, error in imported.items()
         if isinstance(error, Exception)
     }
@@ -165,8 +173,10 @@ def check_workers(client: Client, say: _Say = _say) -> tuple[_Identity, dict[str
     found = client.run(_identity, workers=others, on_error="return") if others else {}
     for worker, identity in found.items():
         if isinstance(identity, Exception):
-            refused[worker] = f"its package pliant does not work: {identity}"
-        elif tuple(identity) != wanted:
+            refused[worker] = f"its package pliant does not work: {_plain(identity)}"
+        elif not isinstance(identity, tuple) or len(identity) != len(wanted):
+            refused[worker] = "its package pliant does not say which build it is"
+        elif identity != wanted:
             refused[worker] = _difference(wanted, identity)
     if len(refused) == len(imported):
         told = "; ".join(f"{worker}: {why}" for worker, why in sorted(refused.items())[:3])
@@ -176,10 +186,10 @@ def check_workers(client: Client, say: _Say = _say) -> tuple[_Identity, dict[str
 
 def _difference(wanted: _Identity, found: _Identity) -> str:
     if found[0] != wanted[0]:
-        return f"it has version {found[0]}, this is {wanted[0]}"
+        return f"it has version {_plain(found[0])}, this is {wanted[0]}"
     if found[1] != wanted[1]:
         return "it was built from other sources of the same version"
-    return f"a short run has digest {found[2]} there and {wanted[2]} here: its arithmetic differs"
+    return f"a short run has digest {_plain(found[2])} there and {wanted[2]} here: its arithmetic differs"
 
 
 def run_points(
@@ -356,7 +366,7 @@ class _Work:
         if not isinstance(error, KilledWorker):
             if isinstance(error, ScenarioError):
                 raise error
-            raise PliantError(f"{point}: {error}")
+            raise PliantError(f"{point}: {_plain(error)}")
         self.lost[indices[0]] += 1
         if self.lost[indices[0]] >= _LOST_WORKERS:
             raise PliantError(f"{point}: every worker that ran it was lost: has it too little memory?")
@@ -372,9 +382,15 @@ def _check_address(address: str) -> None:
         await comm.close()
 
     try:
-        asyncio.run(call())
-    except (OSError, TimeoutError, ValueError) as error:
+        # Its own limit does not end the wait for one who accepts and says nothing.
+        asyncio.run(asyncio.wait_for(call(), 2 * _ANSWER))
+    except (TimeoutError, asyncio.TimeoutError):
+        raise PliantError(f"no scheduler answers at {address}") from None
+    except (OSError, ValueError) as error:
         raise PliantError(f"no scheduler answers at {address}: {error}") from None
+    except (MemoryError, OverflowError):
+        # Lengths of what another protocol sends.
+        raise PliantError(f"what answers at {address} is no scheduler") from None
 
 
 def main() -> int:

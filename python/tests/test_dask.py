@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -291,6 +292,49 @@ def test_a_worker_that_differs_gets_no_task(cluster, scenario, tmp_path, change)
         swept = pliant.sweep(scenario, vary={"search.load": [0.1, 0.2, 0.3]}, seeds=2, client=client)
         ran = client.run(lambda dask_worker: dask_worker.state.executed_count, on_error="return")
         assert len(swept) == 6 and ran[next(iter(refused))] == 0 and sum(ran.values()) == 6
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("return 7", "does not say which build it is"),
+        ("return ('\\x1b[31mred\\x07', 'b', 'c')", r"it has version \[31mred, this is"),
+        ("raise RuntimeError('\\x1b[2Jone\\ntwo' + 'x' * 2000)", r"does not work: \[2Jone twox{400,500}$"),
+    ],
+)
+def test_what_a_refused_worker_says_is_one_plain_line(cluster, tmp_path, body, why):
+    """A worker that answers nonsense is refused alone, and steers no terminal."""
+    other = tmp_path / "other"
+    other.mkdir()
+    text = f"import pliant._pliant as module\ndef identity():\n    {body}\nmodule.identity = identity\n"
+    (other / "sitecustomize.py").write_text(text)
+    cluster.worker()
+    cluster.worker(env=first_on_path(other))
+    with Client(cluster.address, timeout=TIMEOUT, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=TIMEOUT)
+        (said,) = dask_sweep.check_workers(client)[1].values()
+    assert re.search(why, said) and said.isprintable()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 100, b"\xff" * 4096])
+def test_who_is_no_scheduler_is_told_in_one_line(monkeypatch, answer):
+    """Who accepts and says nothing, or speaks something else."""
+    monkeypatch.setattr(dask_sweep, "_ANSWER", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        calls = []
+
+        def serve():
+            while True:
+                try:
+                    call, _ = server.accept()
+                except OSError:
+                    return
+                calls.append(call)
+                call.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(pliant.PliantError, match=r"no scheduler"):
+            dask_sweep._check_address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
 
 
 def test_workers_without_the_package_are_refused(cluster, scenario, tmp_path):

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use common::block_on;
 use pliant_daemon::{Config, Daemon};
@@ -485,6 +486,32 @@ fn what_cannot_be_fetched_is_said() {
         let nobody = site.daemon("alone", &["127.0.0.1:9".parse().unwrap()], "").await;
         let (head, _) = ask(nobody.doors()[0], "GET /objects/a HTTP/1.1").await;
         assert!(head.starts_with("http/1.1 502"), "{head}");
+    });
+}
+
+/// A mirror without TLS that redirects to a place with it, whose certificate nobody knows, or which speaks none: the program hears of
+/// it, and so does the next one. The fetch keeps no place.
+#[test]
+fn a_redirection_to_tls_keeps_no_place() {
+    block_on(async {
+        let mirror = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = mirror.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for mut stream in mirror.incoming().flatten() {
+                let _ = std::io::Read::read(&mut stream, &mut [0; 1024]);
+                let head = format!("HTTP/1.1 302 Found\r\nLocation: https://{at}/x\r\nContent-Length: 0\r\n\r\n");
+                let _ = std::io::Write::write_all(&mut stream, head.as_bytes());
+            }
+        });
+        let site = Site::new();
+        let hash = "0c".repeat(32);
+        let more = format!("mirrors = [\"http://{at}/\"]\n[objects.hashes]\n\"model.bin\" = \"{hash}\"\n");
+        let near = site.daemon("near", &[], &more).await;
+        for _ in 0..2 {
+            let asked = check_answer(near.doors()[0], "GET /objects/model.bin HTTP/1.1", "502", "TLS: ");
+            tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+        }
+        assert_eq!(near.status().objects.unwrap().fetches, 0);
     });
 }
 

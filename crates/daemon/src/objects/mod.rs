@@ -413,7 +413,10 @@ impl Objects {
         fetches.insert(key.clone(), fetch.clone());
         let (this, file) = (self.clone(), file.clone());
         std::thread::spawn(move || {
-            let outcome = this.fetch_now(&file).inspect_err(|why| this.tell(&text_of(&file), why));
+            // A panic would keep the place, and whoever waits, for ever.
+            let fetched = catch_unwind(AssertUnwindSafe(|| this.fetch_now(&file)));
+            let fetched = fetched.unwrap_or_else(|_| Err(NoFile::Failed("its fetch has panicked".to_owned())));
+            let outcome = fetched.inspect_err(|why| this.tell(&text_of(&file), why));
             lock(&this.fetches).remove(&key);
             drop(place);
             tell.send_replace(Some(outcome));

@@ -9,8 +9,10 @@ const TABLES: [&str; 2] = ["docs/security.md", "crates/net/src/connection/mod.rs
 
 #[test]
 fn every_attack_has_the_test_that_its_row_names() {
-    let sources: Vec<String> = files_in("crates", ".rs").into_iter().map(text).collect();
-    let exists = |name: &str| sources.iter().any(|source| source.contains(&format!("fn {name}(")));
+    let read = |folder, end| files_in(folder, end).into_iter().map(text).collect::<Vec<String>>();
+    let (rust, python) = (read("crates", ".rs"), read("python/tests", ".py"));
+    let defines = |sources: &[String], text: String| sources.iter().any(|source| source.contains(&text));
+    let exists = |name: &str| defines(&rust, format!("fn {name}(")) || defines(&python, format!("def {name}("));
     let (mut findings, mut named) = (Vec::new(), 0);
     // Rows of the table of what was found begin with a number, and each has a test.
     let mut found = BTreeSet::new();

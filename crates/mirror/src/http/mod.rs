@@ -4,7 +4,7 @@ mod redirect;
 
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use pliant_net::transfer::{Mirror, MirrorError, MirrorFile};
@@ -79,8 +79,10 @@ impl HttpMirror {
             .timeout_resolve(Some(CONNECT.min(patience)))
             .timeout_recv_response(Some(patience))
             .timeout_per_read(Some(patience))
-            .timeout_per_write(Some(patience));
-        let config = if is_tls { config.tls_config(tls()) } else { config }.build();
+            .timeout_per_write(Some(patience))
+            // Who is asked without TLS may redirect to a place with it.
+            .tls_config(TLS.clone())
+            .build();
         let named = match &url.kind {
             Kind::Http(url) => url.clone(),
             Kind::S3 { bucket, key } => s3.url(bucket, key),
@@ -92,14 +94,14 @@ impl HttpMirror {
 }
 
 /// TLS that believes whom this host believes.
-fn tls() -> TlsConfig {
+static TLS: LazyLock<TlsConfig> = LazyLock::new(|| {
     let found = rustls_native_certs::load_native_certs();
     let roots = found.certs.iter().map(|root| Certificate::from_der(root).to_owned()).collect::<Vec<_>>();
     TlsConfig::builder()
         .root_certs(RootCerts::from(roots))
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build()
-}
+});
 
 impl Mirror for HttpMirror {
     fn name(&self) -> &str {

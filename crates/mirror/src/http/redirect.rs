@@ -3,7 +3,7 @@
 //! Whoever runs a mirror is trusted with one file, not with what else this host can reach. A redirection leads to other
 //! servers of HTTP, but to this host, or to addresses of its link such as those of a cloud's metadata, only from there.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -17,43 +17,47 @@ const LOCAL: &str = "it redirects to an address of this host or of its link";
 /// Most bytes of a URL that is redirected to.
 const MAX_URL_BYTES: usize = 8 << 10;
 
-/// The host of a mirror's URL. Looks up addresses, of that host without a question.
+/// The host of a mirror's URL. Looks up addresses, of that host and port without a question.
 #[derive(Clone, Debug)]
 pub(super) struct OwnHost {
-    /// It, and the proxy's.
-    hosts: Vec<String>,
+    /// It and its port, and those of the proxy. At another port its name may not lead here: whoever runs the mirror may also
+    /// say which address its name has, and may change that.
+    places: Vec<(String, u16)>,
     /// It is an address of this host or of its link: redirections may lead to others.
     is_local: bool,
 }
 
 impl OwnHost {
     pub(super) fn of(url: &str, proxy: Option<&ureq::Proxy>) -> Self {
-        let host = url.parse::<Uri>().ok().and_then(|url| url.host().map(str::to_ascii_lowercase)).unwrap_or_default();
-        let is_local = host == "localhost" || literal(&host).is_some_and(is_local);
-        let proxy = proxy.map(|proxy| proxy.host().to_ascii_lowercase());
-        Self { hosts: [host].into_iter().chain(proxy).collect(), is_local }
+        let place = url.parse::<Uri>().ok().and_then(|url| place(&url));
+        let is_local =
+            place.as_ref().is_some_and(|(host, _)| host == "localhost" || literal(host).is_some_and(is_local));
+        let proxy = proxy.map(|proxy| (proxy.host().to_ascii_lowercase(), proxy.port()));
+        Self { places: place.into_iter().chain(proxy).collect(), is_local }
     }
 
-    /// A host of this name that counts as one elsewhere.
+    /// The place of this URL, as if it were elsewhere.
     #[cfg(test)]
-    pub(super) fn elsewhere(host: &str) -> Self {
-        Self { hosts: vec![host.to_owned()], is_local: false }
+    pub(super) fn elsewhere(url: &str) -> Self {
+        Self { is_local: false, ..Self::of(url, None) }
     }
 
-    fn takes(&self, host: &str, addresses: &[std::net::SocketAddr]) -> bool {
-        let is_own = self.is_local || self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+    fn takes(&self, url: &Uri, addresses: &[std::net::SocketAddr]) -> bool {
+        let is_own = self.is_local || place(url).is_some_and(|place| self.places.contains(&place));
         is_own || !addresses.iter().any(|address| is_local(address.ip()))
     }
+}
+
+/// The host and the port of a URL.
+fn place(url: &Uri) -> Option<(String, u16)> {
+    let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+    Some((url.host()?.to_ascii_lowercase(), url.port_u16().unwrap_or(usual)))
 }
 
 impl Resolver for OwnHost {
     fn resolve(&self, url: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let found = DefaultResolver::default().resolve(url, config, timeout)?;
-        if self.takes(url.host().unwrap_or_default(), &found) {
-            Ok(found)
-        } else {
-            Err(ureq::Error::Other(LOCAL.into()))
-        }
+        if self.takes(url, &found) { Ok(found) } else { Err(ureq::Error::Other(LOCAL.into())) }
     }
 }
 
@@ -65,11 +69,23 @@ fn literal(host: &str) -> Option<IpAddr> {
 /// Whether an address is of this host, or of its link alone.
 fn is_local(address: IpAddr) -> bool {
     let of_link = |six: &Ipv6Addr| six.segments()[0] & 0xffc0 == 0xfe80;
-    match address.to_canonical() {
+    let address = address.to_canonical();
+    let is_special = match address {
         // Linux takes all of 0.0.0.0/8 for itself where nothing else is said.
         IpAddr::V4(four) => four.is_loopback() || four.is_link_local() || four.octets()[0] == 0,
         IpAddr::V6(six) => six.is_loopback() || six.is_unspecified() || of_link(&six),
-    }
+    };
+    is_special || is_of_an_interface(address)
+}
+
+/// Whether an interface of this host has an address: what is sent there comes from there. Nothing is sent.
+fn is_of_an_interface(address: IpAddr) -> bool {
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == address)
 }
 
 /// The URL to which `location` leads from `from` (RFC 3986, section 5).
@@ -142,19 +158,35 @@ mod tests {
         let at = |addresses: &[&str]| {
             addresses.iter().map(|ip| (ip.parse::<IpAddr>().unwrap(), 80).into()).collect::<Vec<_>>()
         };
+        let takes = |own: &OwnHost, url: &str, addresses: &[&str]| own.takes(&url.parse().unwrap(), &at(addresses));
         let far = OwnHost::of("http://Mirror.example/x", None);
         for local in
             ["127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "::1", "::", "fe80::1", "::ffff:127.0.0.1"]
         {
-            assert!(!far.takes("other", &at(&[local])), "{local}");
-            assert!(!far.takes("other", &at(&["192.0.2.1", local])), "one of several: {local}");
-            assert!(far.takes("mirror.EXAMPLE", &at(&[local])), "what the user names: {local}");
+            assert!(!takes(&far, "http://other/x", &[local]), "{local}");
+            assert!(!takes(&far, "http://other/x", &["192.0.2.1", local]), "one of several: {local}");
+            assert!(takes(&far, "http://mirror.EXAMPLE:80/y", &[local]), "what the user names: {local}");
+            assert!(!takes(&far, "http://mirror.example:6379/y", &[local]), "another port of it: {local}");
         }
-        assert!(far.takes("other", &at(&["192.0.2.1", "10.0.0.1", "2001:db8::1"])));
+        assert!(takes(&far, "http://other/x", &["198.51.100.1", "10.255.255.254", "2001:db8::1"]));
         for near in ["http://127.0.0.1:8000/x", "http://localhost/x", "http://[::1]/x"] {
-            assert!(OwnHost::of(near, None).takes("other", &at(&["127.0.0.1"])), "{near}");
+            assert!(takes(&OwnHost::of(near, None), "http://other/x", &["127.0.0.1"]), "{near}");
         }
         let proxy = ureq::Proxy::new("http://127.0.0.1:3128").unwrap();
-        assert!(OwnHost::of("http://mirror.example/x", Some(&proxy)).takes("127.0.0.1", &at(&["127.0.0.1"])));
+        let behind = OwnHost::of("http://mirror.example/x", Some(&proxy));
+        assert!(takes(&behind, "http://127.0.0.1:3128", &["127.0.0.1"]));
+        assert!(!takes(&behind, "http://127.0.0.1:3129", &["127.0.0.1"]));
+    }
+
+    /// An address that an interface of this host has is of this host, whatever its kind.
+    #[test]
+    fn addresses_of_interfaces_are_of_this_host() {
+        // Nothing is sent: this only chooses the address that this host would send from.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("198.51.100.1:9").is_ok() {
+            let own = socket.local_addr().unwrap().ip();
+            assert!(is_local(own), "{own}");
+        }
+        assert!(!is_local("198.51.100.1".parse().unwrap()));
     }
 }

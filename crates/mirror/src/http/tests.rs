@@ -277,8 +277,17 @@ fn redirections_do_not_lead_here() {
     let url = MirrorUrl::of_file(&format!("http://{}/file", serve(Server::RedirectsTo(here)))).unwrap();
     let mirror = |own| HttpMirror::by(url.clone(), false, S3Access::default(), Duration::from_secs(1), own);
     assert_eq!(mirror(None).file("ignored").bytes(), Ok(BYTES), "of this host itself it may");
-    let far = mirror(Some(OwnHost::elsewhere("127.0.0.1")));
+    let Kind::Http(named) = &url.kind else { unreachable!() };
+    let far = mirror(Some(OwnHost::elsewhere(named)));
     assert_eq!(far.file("ignored").bytes().unwrap_err().why, "it redirects to an address of this host or of its link");
+}
+
+/// A mirror without TLS that redirects to a place with it leads there: the certificate decides, and nothing panics.
+#[test]
+fn redirections_lead_to_tls() {
+    let to: &'static str = format!("https://{}/file", serve(Server::NoHttp)).leak();
+    let why = file(Server::RedirectsTo(to)).bytes().unwrap_err().why;
+    assert!(why.starts_with("TLS: "), "{why}");
 }
 
 /// A file is the same from when its size was asked for to its end.

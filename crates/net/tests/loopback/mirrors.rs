@@ -288,3 +288,36 @@ fn mirrors_give_the_rest_when_no_source_is_left() {
     let (fetched, _) = fetch_into(site.path(), &[nobody], wanted(&held, None), &settings);
     assert!(matches!(fetched, Err(TransferError::NoAnswer { .. })), "without a hash nobody knows what is right");
 }
+
+/// The variable that says that files of this process are bounded.
+const LIMITED: &str = "PLIANT_TEST_FILES_ARE_LIMITED";
+
+/// A mirror whose file has no room on the disk does not keep the next from giving the right one.
+#[test]
+fn a_disk_that_one_mirror_fills_has_room_for_the_next() {
+    if std::env::var_os(LIMITED).is_none() {
+        // 4 MiB are the most for a file, and more is an error in place of a signal.
+        let limited = "trap '' XFSZ; ulimit -f 4096; exec \"$@\"";
+        let name = "mirrors::a_disk_that_one_mirror_fills_has_room_for_the_next";
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", limited, "bash"]).arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+        let output = command.env(LIMITED, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+        return;
+    }
+    let bytes = BLOCK + 9;
+    let hash = blake3::hash(&content(bytes));
+    let mut held = mirrors(bytes, &[Way::Right, Way::Right]);
+    Arc::get_mut(&mut held[0]).unwrap().content = Arc::new(vec![7; 4 * BLOCK]);
+    let site = tempfile::tempdir().unwrap();
+    let (fetched, lost) = fetch_into(site.path(), &[], wanted(&held, Some(hash)), &weighted(None));
+    let fetched = fetched.unwrap();
+    intact(site.path(), bytes);
+    assert!(fetched.mirrors[0].lost.as_deref().is_some_and(|lost| lost.contains("no room")), "{fetched:?}");
+    assert!(fetched.mirrors[1].lost.is_none() && lost.len() == 1, "{lost:?}");
+    // Where it is the disk alone, that is said.
+    let site = tempfile::tempdir().unwrap();
+    let (fetched, _) = fetch_into(site.path(), &[], wanted(&held[..1], Some(hash)), &weighted(None));
+    assert!(matches!(fetched, Err(TransferError::File { .. })), "{fetched:?}");
+}

@@ -4,6 +4,7 @@
 //! the other. If one fails, the next continues. If the hash is wrong, it is not known which mirror sent false data.
 //! Then each mirror sends the whole file by itself, and the first whose content has the hash is believed.
 
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ pub(super) fn fetch(
     let began = Instant::now();
     let (name, place) = names_of(wanted)?;
     let mut froms: Vec<FromMirror> = Vec::new();
-    let (mut worst, mut last, mut kept, mut again) = (None, None, None, Vec::new());
+    let (mut worst, mut last, mut full, mut kept, mut again) = (None, None, None, None, Vec::new());
     // The second time those by themselves whose content the first time was not theirs alone.
     for by_itself in [false, true] {
         for (number, mirror) in wanted.mirrors.iter().enumerate() {
@@ -73,9 +74,20 @@ pub(super) fn fetch(
                         (worst, last) = (Some(fault), Some(error));
                     }
                 }
+                // A mirror says by itself how large the file is. That of the next may have room.
+                Err(error) if is_full(&error) => {
+                    let why = format!("there is no room for what it sends: {error}");
+                    from.lost = Some(why.clone());
+                    let mirror = mirror.name().to_owned();
+                    tell(FetchNews::Lost(&TransferError::Mirror { mirror, fault: MirrorFault::Lost, why }));
+                    full = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
+    }
+    if let Some(full) = full {
+        return Err(full);
     }
     Err(last.unwrap_or(TransferError::Sources("no mirror has the file")))
 }
@@ -103,6 +115,12 @@ pub(super) fn ask(
         }
     }
     Err(last)
+}
+
+/// Whether a file was not written because there is no room for it.
+fn is_full(error: &TransferError) -> bool {
+    let full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
+    matches!(error, TransferError::File { error, .. } if full(error.kind()))
 }
 
 /// The file's name at the mirrors, and here.
