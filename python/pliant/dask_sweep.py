@@ -77,8 +77,8 @@ def _state_of(client: Client) -> str:
 
 
 @contextmanager
-def _cluster(client: Client) -> Iterator[None]:
-    """Tell in one line that the cluster is gone: distributed has many errors for it."""
+def _cluster(client: Client, gone: Callable[[], ClusterLost] | None = None) -> Iterator[None]:
+    """Tell in one line, or as ``gone`` says, that the cluster is gone: distributed has many errors for it."""
     try:
         yield
     except PliantError:
@@ -86,7 +86,7 @@ def _cluster(client: Client) -> Iterator[None]:
     except Exception as error:
         if client.status == "running" and not isinstance(error, OSError):
             raise
-        raise ClusterLost(_state_of(client)) from None
+        raise (gone() if gone else ClusterLost(_state_of(client))) from None
 
 
 def _resource(identity: _Identity) -> str:
@@ -259,7 +259,7 @@ class _Work:
         return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
 
     def run(self, progress: Callable[[float, int, int, int], object] | None) -> None:
-        with _cluster(self.client):
+        with _cluster(self.client, self.gone):
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
         threads = max(sum(worker["nthreads"] for worker in workers.values()), 1)
         under_way: dict[Any, list[int]] = {}
@@ -301,7 +301,7 @@ class _Work:
                     # Its worker was lost before the result was here.
                     finished.put(future)
                     continue
-                with _cluster(self.client):
+                with _cluster(self.client, self.gone):
                     files, seconds = fetched.result()
                 del under_way[future]
                 self.ran, self.seconds = self.ran + len(indices), self.seconds + seconds
@@ -330,7 +330,7 @@ class _Work:
         """Say once that no worker is left, and once that there is one again; raise if the cluster is gone."""
         if self.client.status != "running":
             raise self.gone()
-        with _cluster(self.client):
+        with _cluster(self.client, self.gone):
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
         able = sum(self.resource in worker["resources"] for worker in workers)
         if able:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,19 @@ def test_a_scheduler_that_goes_away_ends_the_sweep_and_what_finished_is_kept(clu
         f"{cluster.address} is gone or was restarted; {missing} of 16 runs are missing, and the results so far are kept"
     )
     assert str(raised.value) == f"the scheduler {told}"
+
+
+@pytest.mark.parametrize("error", [OSError("reset"), RuntimeError("no scheduler")])
+def test_whatever_fails_under_way_tells_what_is_missing(error):
+    """A result that is lost on its way here with the scheduler, or a client that was closed."""
+    status = "running" if isinstance(error, OSError) else "closed"
+    client = types.SimpleNamespace(status=status, scheduler=types.SimpleNamespace(address="tcp://here"))
+    work = dask_sweep._Work(client, [None] * 3, None, "pliant", False, print)
+    with (
+        pytest.raises(dask_sweep.ClusterLost, match="3 of 3 runs are missing, and the results so far are kept"),
+        dask_sweep._cluster(client, work.gone),
+    ):
+        raise error
 
 
 def test_the_command_tells_both_in_a_line_each(cluster, tmp_path):
