@@ -14,6 +14,7 @@ use pliant_net::transfer::{Limits, Settings, Source, Target};
 use pliant_proto::congestion::cubic::HyStartKind;
 use pliant_proto::contract::schedule::{DayPart, DaySchedule};
 use pliant_proto::contract::{Contract, ContractError, Field};
+use pliant_proto::host::fair_rates::LONGEST_INTERVAL;
 use pliant_proto::time::Span;
 use pliant_proto::units::{Bytes, Rate};
 use pliant_sim::families::{EXPRESS_PASS, FLEX_PASS, NEAR_OPT};
@@ -29,9 +30,8 @@ pub(super) const DEFAULT_LISTEN: &str = "127.0.0.1:7410";
 /// Range of the least retransmission timeout: TCP's greatest is a minute (RFC 6298, 2.5).
 const LEAST_TIMEOUT: Span = Span::from_us(1);
 const MOST_TIMEOUT: Span = Span::from_secs(60);
-/// How often hosts may report: one that is silent for 100 ms counts as gone.
+/// How often hosts may report.
 const LEAST_INTERVAL: Span = Span::from_ms(1);
-const MOST_INTERVAL: Span = Span::from_ms(50);
 
 const SEND_EXAMPLES: &str = "\
 Examples:
@@ -43,8 +43,8 @@ Examples:
   pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
   pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
   pliant send backup.tar store@192.0.2.7:7410 --key host.key       to the peer that the key file calls store
-  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded-two-class --min-share 0.5 --line-rate 1Gbit/s \
-    --host-reports 10ms                                            half of what is fair on both hosts' links
+  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded-two-class --min-share 0.5 --line-rate 1Gbit/s --host-reports 10ms
+                                                                   half of what is fair on both hosts' links
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
 Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or within ten
@@ -180,7 +180,7 @@ struct NetworkArgs {
     line_rate: Option<Rate>,
     /// How often this host and its peers tell each other which rate is fair on their links, 1ms to 50ms, for
     /// bounded-two-class. It counts its connections and TCP's; both ends need it, and --line-rate [default: they tell nothing]
-    #[arg(long, value_name = "TIME", requires = "line_rate", value_parser = flags::within(LEAST_INTERVAL..=MOST_INTERVAL))]
+    #[arg(long, value_name = "TIME", requires = "line_rate", value_parser = flags::within(LEAST_INTERVAL..=LONGEST_INTERVAL))]
     host_reports: Option<Span>,
     /// Traffic class of data that gives way (REFLEX without a weight, bounded-two-class)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = flags::class())]

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pliant_net::clock::to_timeout;
 use pliant_net::connection::{Keys, Refused};
 use pliant_net::flow::{Protocol, SocketTransport};
 use pliant_net::transfer::{Received, Sent, Settings, Unchanged};
@@ -99,7 +100,7 @@ pub(super) fn fallback(wanted: SocketTransport, protocol: Protocol) -> Option<St
 pub(super) fn unreported(settings: &Settings, sent: &Sent) -> Option<String> {
     let interval = settings.flow.host_reports?;
     // A transfer may be over before the first report.
-    let long = sent.elapsed >= Duration::from_nanos(interval.as_ps() / 1000) * 10;
+    let long = sent.elapsed >= to_timeout(interval.times(10));
     let why = "the receiver's host does not report (`pliant recv --host-reports TIME --line-rate RATE`): the fair rate was estimated";
     (long && !sent.peer_reports && sent.protocol == Protocol::TwoClass).then(|| why.to_owned())
 }

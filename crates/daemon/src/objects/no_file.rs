@@ -1,7 +1,5 @@
 //! Why a program does not get a file.
 
-use std::io::{self, ErrorKind};
-
 use pliant_net::connection::Closed;
 use pliant_net::transfer::TransferError;
 
@@ -18,18 +16,13 @@ pub(crate) enum NoFile {
     Busy,
 }
 
-/// Whether a file was not written because there is no room for it.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
-}
-
 impl From<TransferError> for NoFile {
     fn from(error: TransferError) -> Self {
-        let text = error.to_string();
+        let (text, is_full) = (error.to_string(), error.is_full());
         match error {
             TransferError::Ended { why: Closed::Refused(_), .. } => Self::Unknown(text),
             TransferError::TooLarge { .. } => Self::TooLarge(text),
-            TransferError::File { error, .. } if is_full(&error) => Self::TooLarge(text),
+            _ if is_full => Self::TooLarge(text),
             _ => Self::Failed(text),
         }
     }

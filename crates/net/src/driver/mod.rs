@@ -122,8 +122,7 @@ impl<T: Member, A: Application> Driver<T, A> {
 
     /// A connection's application. What it changes is noticed with the next [`command`](Self::command).
     pub fn application(&mut self, connection: ConnectionId) -> Option<&mut A> {
-        let session = self.sessions.get_mut(connection.index())?.as_deref_mut()?;
-        (session.connection == connection).then_some(&mut session.application)
+        standing(&mut self.sessions, connection).map(|session| &mut session.application)
     }
 
     /// Connections that stand.
@@ -143,9 +142,7 @@ impl<T: Member, A: Application> Driver<T, A> {
 
     /// From now on a connection that stands receives by `transport`. Nothing happens if it is over.
     pub fn receive_by(&mut self, connection: ConnectionId, transport: T) {
-        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
-            && session.connection == connection
-        {
+        if let Some(session) = standing(&mut self.sessions, connection) {
             session.receive_by(transport);
             session.touch(&mut self.touched);
         }
@@ -154,9 +151,7 @@ impl<T: Member, A: Application> Driver<T, A> {
     /// From now on a connection that stands sends by `transport`, at no more than `rate` on the wire. Nothing happens if it
     /// is over.
     pub fn send_by(&mut self, connection: ConnectionId, transport: T, rate: Option<Rate>) {
-        if let Some(Some(session)) = self.sessions.get_mut(connection.index())
-            && session.connection == connection
-        {
+        if let Some(session) = standing(&mut self.sessions, connection) {
             session.send_by(transport, rate);
             if self.endpoint.overhead() != (0, 0) {
                 session.hold_to_receipts(self.endpoint.draw_seed());
@@ -193,9 +188,7 @@ impl<T: Member, A: Application> Driver<T, A> {
 
     fn tell(&mut self, connection: ConnectionId, direction: Direction, command: Command<T::Answer>) {
         let now = self.now;
-        let index = connection.index();
-        if let Some(Some(session)) = self.sessions.get_mut(index)
-            && session.connection == connection
+        if let Some(session) = standing(&mut self.sessions, connection)
             && let Some(flow) = session.flow(direction)
         {
             flow.timed.tell(now).handle_command(now, command);
@@ -308,7 +301,7 @@ impl<T: Member, A: Application> Driver<T, A> {
         let own: Vec<OwnFlow> = sessions.iter_mut().flatten().map(|session| session.own_flow(now)).collect();
         reports.exchange(now, &own, |connection, report, fair| {
             endpoint.report_host(connection, report);
-            let Some(Some(session)) = sessions.get_mut(connection.index()) else { return };
+            let Some(session) = standing(sessions, connection) else { return };
             if let Some((fair, flow)) = fair.zip(session.flow(Direction::Outgoing)) {
                 flow.timed.tell(now).handle_command(now, Command::SetFairRate(fair));
                 session.touch(touched);
@@ -455,6 +448,12 @@ impl<T: Member, A: Application, S: ConnectionHandler<T, A>> EventHandler for Ite
     }
 }
 
+/// The session of a connection that stands.
+fn standing<T, A>(sessions: &mut [Option<Box<Session<T, A>>>], connection: ConnectionId) -> Option<&mut Session<T, A>> {
+    let session = sessions.get_mut(connection.index())?.as_deref_mut()?;
+    (session.connection == connection).then_some(session)
+}
+
 /// What follows from an event of the endpoint's.
 fn handle_event<T: Member, A: Application>(
     now: Instant,
@@ -466,58 +465,50 @@ fn handle_event<T: Member, A: Application>(
     handler: &mut impl ConnectionHandler<T, A>,
 ) {
     let index = connection.index();
-    if let Event::Closed(why) = event {
-        let session = sessions.get_mut(index).and_then(|slot| slot.take_if(|session| session.connection == connection));
-        handler.closed(connection, session.map(|session| *session), why);
-        return;
-    }
-    if let Event::Notice(content) = event {
-        if let Some(Some(session)) = sessions.get_mut(index)
-            && session.connection == connection
-        {
-            session.application.notice(&content);
+    match event {
+        Event::Closed(why) => {
+            let slot = sessions.get_mut(index);
+            let session = slot.and_then(|slot| slot.take_if(|session| session.connection == connection));
+            handler.closed(connection, session.map(|session| *session), why);
         }
-        return;
-    }
-    if let Event::HostReport(report) = event {
-        if let Some(Some(session)) = sessions.get_mut(index)
-            && session.connection == connection
-        {
-            session.heard = Some((now, LinkReport::decode(report)));
+        Event::Notice(content) => {
+            if let Some(session) = standing(sessions, connection) {
+                session.application.notice(&content);
+            }
         }
-        return;
-    }
-    if let Event::Moved { to } = event {
-        if let Some(Some(session)) = sessions.get_mut(index)
-            && session.connection == connection
-        {
-            session.move_to(now, to);
+        Event::HostReport(report) => {
+            if let Some(session) = standing(sessions, connection) {
+                session.heard = Some((now, LinkReport::decode(report)));
+            }
+        }
+        Event::Moved { to } => {
+            if let Some(session) = standing(sessions, connection) {
+                session.move_to(now, to);
+                session.touch(touched);
+            }
+        }
+        Event::OwnMove => {
+            if let Some(session) = standing(sessions, connection) {
+                session.take_new_path(now);
+                session.touch(touched);
+            }
+        }
+        Event::Connected { .. } | Event::Accepted { .. } => {
+            let calls = matches!(event, Event::Connected { .. });
+            let (Some(peer), Some(remote)) = (endpoint.peer(connection), endpoint.remote(connection)) else { return };
+            let Some(mut session) = handler.open(now, connection, event) else {
+                endpoint.close(now, connection, FAILED, "not wanted");
+                return;
+            };
+            session.stand(connection, peer, remote, calls);
+            if endpoint.overhead() != (0, 0) {
+                session.hold_to_receipts(endpoint.draw_seed());
+            }
+            if sessions.len() <= index {
+                sessions.resize_with(index + 1, || None);
+            }
             session.touch(touched);
+            sessions[index] = Some(Box::new(session));
         }
-        return;
     }
-    if event == Event::OwnMove {
-        if let Some(Some(session)) = sessions.get_mut(index)
-            && session.connection == connection
-        {
-            session.take_new_path(now);
-            session.touch(touched);
-        }
-        return;
-    }
-    let calls = matches!(event, Event::Connected { .. });
-    let (Some(peer), Some(remote)) = (endpoint.peer(connection), endpoint.remote(connection)) else { return };
-    let Some(mut session) = handler.open(now, connection, event) else {
-        endpoint.close(now, connection, FAILED, "not wanted");
-        return;
-    };
-    session.stand(connection, peer, remote, calls);
-    if endpoint.overhead() != (0, 0) {
-        session.hold_to_receipts(endpoint.draw_seed());
-    }
-    if sessions.len() <= index {
-        sessions.resize_with(index + 1, || None);
-    }
-    session.touch(touched);
-    sessions[index] = Some(Box::new(session));
 }

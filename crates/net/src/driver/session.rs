@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use pliant_proto::host::fair_rates::{LinkReport, REPORT_LIFE};
+use pliant_proto::host::fair_rates::{FlowCounts, LinkReport, REPORT_LIFE};
 use pliant_proto::packet::{Body, DataFlags, EndpointId, Packet, SackBlocks, Side, TrafficClass};
 use pliant_proto::time::Instant;
 use pliant_proto::transport::any::{AnyRequest, Member};
@@ -263,10 +263,10 @@ impl<T: Member, A: Application> Session<T, A> {
             if *before != bytes {
                 (*before, *at) = (bytes, now);
             }
-            bytes > 0 && now.since(*at) <= REPORT_LIFE
+            u32::from(bytes > 0 && now.since(*at) <= REPORT_LIFE)
         });
         let (connection, peer, heard) = (self.connection, self.peer.ip().to_canonical(), self.heard);
-        OwnFlow { connection, peer, up, down, heard }
+        OwnFlow { connection, peer, flows: FlowCounts { up, down }, heard }
     }
 
     /// Until when its pacer holds back what goes out, if that is all it waits for.

@@ -8,6 +8,7 @@ use pliant_proto::contract::policy::Policy;
 use pliant_proto::contract::reflex::{GiveWay, Reflex, ReflexConfig, ReflexError};
 use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::contract::{Contract, ContractError, Field};
+use pliant_proto::host::fair_rates::LONGEST_INTERVAL;
 use pliant_proto::packet::{CLASSES, Ecn, TrafficClass};
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::rng::Stream;
@@ -30,8 +31,6 @@ use super::transport::{Protocol, SocketTransport};
 const DEFAULT_LINE_RATE: Rate = Rate::from_gbit_per_sec(10);
 /// Whole messages that wait for the application, in receive buffers.
 pub(crate) const WAITING_BUFFERS: u64 = 64;
-/// Two reports may be lost before a host counts as silent, after 100 ms.
-const MOST_REPORT_INTERVAL: Span = Span::from_ms(50);
 /// How far weighted-fair flows under REFLEX give way.
 const LOW_WEIGHT: f64 = 0.1;
 
@@ -148,7 +147,7 @@ pub enum FlowError {
         why: String,
     },
     /// Hosts report too seldom, or without an end, or this one does not know its link's rate.
-    #[error("host_reports must be above 0s and at most {MOST_REPORT_INTERVAL}, and needs line_rate")]
+    #[error("host_reports must be above 0s and at most {LONGEST_INTERVAL}, and needs line_rate")]
     HostReports,
     /// A bound that holds as long as the flow.
     #[error("{transport}: {field} cannot change while a flow runs")]
@@ -208,8 +207,7 @@ impl FlowSettings {
         if transport == SocketTransport::TwoClass && self.classes.data == self.classes.low {
             return Err(FlowError::OneClass(self.classes.low));
         }
-        let reports =
-            |interval| (Span::from_ns(1)..=MOST_REPORT_INTERVAL).contains(&interval) && self.line_rate.is_some();
+        let reports = |interval| (Span::from_ns(1)..=LONGEST_INTERVAL).contains(&interval) && self.line_rate.is_some();
         if !self.host_reports.is_none_or(reports) {
             return Err(FlowError::HostReports);
         }
@@ -419,7 +417,7 @@ impl FlowSettings {
             guarantee: TwoClassConfig::subflow(Self::class(self.classes.data), self.rto()),
             ack_class: Self::class(self.classes.control),
             reorder_buffer: Some(self.receive_buffer),
-            when_told: Some(Bounds::OF_KNOWN_RATE),
+            bounds_when_told: Some(Bounds::OF_KNOWN_RATE),
             ..TwoClassConfig::default()
         })
     }

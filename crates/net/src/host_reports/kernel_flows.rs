@@ -16,10 +16,10 @@ use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send, socket,
 };
-use pliant_proto::host::fair_rates::Direction;
+use pliant_proto::host::fair_rates::{Direction, FlowCounts};
 use pliant_proto::time::{Instant, Span};
 
-use super::siblings::{self, FlowNumbers};
+use super::siblings;
 use crate::clock::{Clock, to_timeout};
 
 /// Between two looks at the kernel's counters.
@@ -41,24 +41,25 @@ pub(super) struct KernelFlow {
 }
 
 /// What a look has seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Seen {
+    /// Those that move least are first.
     pub(super) kernel: Vec<KernelFlow>,
     /// Flows of other Pliant processes.
-    pub(super) siblings: FlowNumbers,
+    pub(super) siblings: FlowCounts,
 }
 
 /// A thread that looks at the kernel's counters every so often, for as long as this is there.
 #[derive(Debug)]
 pub(super) struct KernelFlows {
-    newest: Arc<Mutex<Seen>>,
+    newest: Arc<Mutex<Arc<Seen>>>,
 }
 
 impl KernelFlows {
     /// Begins to look, for the process whose sign is called `own`. Fails if the kernel does not tell of connections.
     pub(super) fn watch(own: &str) -> io::Result<Self> {
-        let (own, newest) = (own.to_owned(), Arc::new(Mutex::new(Seen::default())));
-        let reader: Weak<Mutex<Seen>> = Arc::downgrade(&newest);
+        let (own, newest) = (own.to_owned(), Arc::new(Mutex::new(Arc::new(Seen::default()))));
+        let reader: Weak<Mutex<Arc<Seen>>> = Arc::downgrade(&newest);
         let mut history = History::default();
         // What cannot be read now could not be read later: it is said at once.
         let clock = Clock::start();
@@ -71,8 +72,9 @@ impl KernelFlows {
                 let began = clock.now();
                 // One look that fails leaves what the last one saw.
                 if let (Ok(counters), Ok(siblings)) = (counters(), siblings::of_others(&own)) {
-                    let kernel = history.look(began, counters);
-                    *newest.lock().unwrap_or_else(PoisonError::into_inner) = Seen { kernel, siblings };
+                    let mut kernel = history.look(began, counters);
+                    kernel.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
+                    *newest.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Seen { kernel, siblings });
                 }
                 sleep = LOOK_EVERY.max(clock.now().since(began).times(LOOK_SHARE));
             }
@@ -81,7 +83,7 @@ impl KernelFlows {
     }
 
     /// What moved bytes when it last looked.
-    pub(super) fn newest(&self) -> Seen {
+    pub(super) fn newest(&self) -> Arc<Seen> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

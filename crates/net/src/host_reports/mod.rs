@@ -10,16 +10,16 @@ mod siblings;
 use std::io;
 use std::net::IpAddr;
 
-use pliant_proto::host::fair_rates::{Direction, FairRates, LinkReport};
+use pliant_proto::host::fair_rates::{Direction, FairRates, FlowCounts, LinkReport};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 
 use crate::connection::ConnectionId;
-use kernel_flows::{KernelFlow, KernelFlows, Seen};
-use siblings::{FlowNumbers, Sign};
+use kernel_flows::{KernelFlow, KernelFlows};
+use siblings::Sign;
 
-/// A connection of TCP that moves less than this part of what would be fair is not held back by the link: it counts for what
-/// it moves. One that moves more may be slowed by others, and counts as a whole flow.
+/// A TCP connection that moves less than this part of what would be fair is held back elsewhere, and counts for what it moves.
+/// One that moves more may be held back by this link, and counts as a whole flow.
 const MODEST: f64 = 0.1;
 
 /// What a host tells others of its link, and what it is told.
@@ -38,9 +38,7 @@ pub(crate) struct HostReports {
 pub(crate) struct OwnFlow {
     pub(crate) connection: ConnectionId,
     pub(crate) peer: IpAddr,
-    /// Whether it sends, and whether it receives.
-    pub(crate) up: bool,
-    pub(crate) down: bool,
+    pub(crate) flows: FlowCounts,
     /// What the peer reported last, and when.
     pub(crate) heard: Option<(Instant, LinkReport)>,
 }
@@ -76,16 +74,17 @@ impl HostReports {
             if let Some((at, report)) = flow.heard {
                 self.rates.hear(at, flow.connection, report);
             }
-            self.rates.count(now, Direction::Up, flow.connection, flow.up.into());
-            self.rates.count(now, Direction::Down, flow.connection, flow.down.into());
+            self.rates.count(now, flow.connection, flow.flows);
         }
-        let numbers = |is_counted: fn(&OwnFlow) -> bool| own.iter().filter(|flow| is_counted(flow)).count() as u32;
-        // What cannot be said is not seen by others: they would take more, and this process less.
-        _ = self.sign.say(FlowNumbers { up: numbers(|flow| flow.up), down: numbers(|flow| flow.down) });
-        let Seen { kernel, siblings } = self.kernel.newest();
-        for (direction, siblings) in [(Direction::Up, siblings.up), (Direction::Down, siblings.down)] {
+        let counts = siblings::sum(own.iter().map(|flow| flow.flows));
+        // If it fails, other processes do not see these flows, and take more.
+        _ = self.sign.say(counts);
+        let seen = self.kernel.newest();
+        for (direction, own_flows, siblings) in
+            [(Direction::Up, counts.up, seen.siblings.up), (Direction::Down, counts.down, seen.siblings.down)]
+        {
             self.rates.count_limited(direction, f64::INFINITY, siblings);
-            self.count_kernel(now, direction, own, siblings, &kernel);
+            self.count_kernel(now, direction, own, own_flows.saturating_add(siblings), &seen.kernel);
         }
         self.rates.end_interval(now);
         let report = self.rates.report();
@@ -94,20 +93,18 @@ impl HostReports {
         }
     }
 
-    /// Counts the connections of other programs, those that move least first. Beside them are `own` flows and those of `siblings`.
+    /// Counts the connections of other programs, of which those that move least are first. Beside them are so many flows of Pliant; `own`
+    /// are connections of this process.
     fn count_kernel(
         &mut self,
         now: Instant,
         direction: Direction,
         own: &[OwnFlow],
-        siblings: u32,
+        beside: u32,
         kernel: &[KernelFlow],
     ) {
-        let is_counted = |flow: &&OwnFlow| if direction == Direction::Up { flow.up } else { flow.down };
-        let mut waiting = own.iter().filter(is_counted).count();
-        let mut others: Vec<&KernelFlow> = kernel.iter().filter(|flow| flow.direction == direction).collect();
-        others.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));
-        waiting += others.len() + siblings as usize;
+        let others = kernel.iter().filter(|flow| flow.direction == direction);
+        let mut waiting = others.clone().count() + beside as usize;
         let mut left = self.line.bits_per_sec() as f64;
         for flow in others {
             if flow.rate < MODEST * left / waiting as f64 {
@@ -116,13 +113,18 @@ impl HostReports {
                 waiting -= 1;
                 continue;
             }
-            // A peer that reports says it of all flows between the two hosts.
+            // The report of a peer holds for all flows between the two hosts.
             match own.iter().find(|own| own.peer == flow.peer) {
-                Some(own) => self.rates.count(now, direction, own.connection, 1),
+                Some(own) => self.rates.count(now, own.connection, one(direction)),
                 None => self.rates.count_limited(direction, f64::INFINITY, 1),
             }
         }
     }
+}
+
+/// One flow in a direction.
+fn one(direction: Direction) -> FlowCounts {
+    FlowCounts { up: u32::from(direction == Direction::Up), down: u32::from(direction == Direction::Down) }
 }
 
 #[cfg(test)]
@@ -137,7 +139,7 @@ mod tests {
 
     fn own(connection: u32, heard: Option<LinkReport>) -> OwnFlow {
         let (connection, peer) = (ConnectionId(connection), [192, 0, 2, 1].into());
-        OwnFlow { connection, peer, up: true, down: false, heard: heard.map(|report| (Instant::ZERO, report)) }
+        OwnFlow { connection, peer, flows: one(Direction::Up), heard: heard.map(|report| (Instant::ZERO, report)) }
     }
 
     /// The fair rate up, with these connections of other programs.
@@ -147,9 +149,15 @@ mod tests {
         for flow in own {
             let (at, report) = flow.heard.unwrap_or((Instant::ZERO, LinkReport { up: 1e9, down: 1e9 }));
             host.rates.hear(at, flow.connection, report);
-            host.rates.count(Instant::ZERO, Direction::Up, flow.connection, 1);
+            host.rates.count(Instant::ZERO, flow.connection, flow.flows);
         }
-        host.count_kernel(Instant::ZERO, Direction::Up, own, 0, &kernel.iter().map(flow).collect::<Vec<_>>());
+        host.count_kernel(
+            Instant::ZERO,
+            Direction::Up,
+            own,
+            own.len() as u32,
+            &kernel.iter().map(flow).collect::<Vec<_>>(),
+        );
         host.rates.end_interval(Instant::ZERO);
         host.rates.report().up
     }

@@ -1,6 +1,6 @@
 //! Why transfers fail.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -186,6 +186,12 @@ pub enum MirrorFault {
 }
 
 impl TransferError {
+    /// Whether a file was not written because there is no room for it.
+    pub fn is_full(&self) -> bool {
+        let full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
+        matches!(self, Self::File { error, .. } if full(error.kind()))
+    }
+
     /// Whether the other side never took part.
     pub(super) fn is_absence(&self) -> bool {
         match self {

@@ -15,8 +15,10 @@ use alloc::vec::Vec;
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
-/// A report counts for so long: hosts report more often.
+/// A report counts for so long.
 pub const REPORT_LIFE: Span = Span::from_ms(100);
+/// Longest time between two reports of a host. One may be lost.
+pub const LONGEST_INTERVAL: Span = Span::from_ms(50);
 /// Bytes of a report.
 pub const REPORT_BYTES: usize = 16;
 
@@ -36,7 +38,7 @@ impl LinkReport {
         (up << 64 | down).to_be_bytes()
     }
 
-    /// From bytes, of which any will do: a false report does bounded harm ([`FairRates`]).
+    /// From bytes. Any bytes are a report; the harm of a false one is bounded ([`FairRates`]).
     pub fn decode(bytes: [u8; REPORT_BYTES]) -> Self {
         let both = u128::from_be_bytes(bytes);
         Self { up: (both >> 64) as u64 as f64, down: both as u64 as f64 }
@@ -50,6 +52,15 @@ pub enum Direction {
     Up,
     /// From it.
     Down,
+}
+
+/// Flows under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowCounts {
+    /// On their way up.
+    pub up: u32,
+    /// On their way down.
+    pub down: u32,
 }
 
 /// One host with one link, and what other hosts, which `P` names, have reported.
@@ -81,14 +92,11 @@ impl<P: Ord + Copy> FairRates<P> {
         (now.since(*at) <= REPORT_LIFE).then_some(*report)
     }
 
-    /// So many flows are under way to or from the host `peer`.
-    pub fn count(&mut self, now: Instant, direction: Direction, peer: P, flows: u32) {
-        let report = self.heard(now, peer);
-        let other = report.map_or(f64::INFINITY, |report| match direction {
-            Direction::Up => report.down,
-            Direction::Down => report.up,
-        });
-        self.count_limited(direction, other, flows);
+    /// These flows are under way to and from the host `peer`.
+    pub fn count(&mut self, now: Instant, peer: P, flows: FlowCounts) {
+        let heard = self.heard(now, peer).unwrap_or(LinkReport { up: f64::INFINITY, down: f64::INFINITY });
+        self.count_limited(Direction::Up, heard.down, flows.up);
+        self.count_limited(Direction::Down, heard.up, flows.down);
     }
 
     /// So many flows are under way of which each can use `limit` bit/s at the most.
@@ -135,7 +143,9 @@ impl HostLink {
 
     /// Flows are open on this link of which each can use `limit` at the most; infinity if that is not known.
     fn count(&mut self, limit: f64, flows: u32) {
-        self.limits.push((limit.max(0.0), flows));
+        if flows > 0 {
+            self.limits.push((limit.max(0.0), flows));
+        }
     }
 
     /// Ends an interval in which each flow was counted once.
@@ -185,6 +195,14 @@ mod tests {
         assert_eq!(level(10.0, &[-1.0, f64::NAN]), 10.0);
     }
 
+    fn up(up: u32) -> FlowCounts {
+        FlowCounts { up, ..FlowCounts::default() }
+    }
+
+    fn down(down: u32) -> FlowCounts {
+        FlowCounts { down, ..FlowCounts::default() }
+    }
+
     const fn gbit(rate: u64) -> Rate {
         Rate::from_gbit_per_sec(rate)
     }
@@ -199,10 +217,10 @@ mod tests {
             let (of_a, of_b) = (a.report(), b.report());
             a.hear(now, 'b', of_b);
             b.hear(now, 'a', of_a);
-            a.count(now, Direction::Up, 'b', 1);
-            a.count(now, Direction::Up, 'c', 1);
-            b.count(now, Direction::Down, 'a', 1);
-            b.count(now, Direction::Down, 'd', 3);
+            a.count(now, 'b', up(1));
+            a.count(now, 'c', up(1));
+            b.count(now, 'a', down(1));
+            b.count(now, 'd', down(3));
             a.end_interval(now);
             b.end_interval(now);
         }
@@ -218,8 +236,8 @@ mod tests {
         let mut host = FairRates::new(gbit(10), gbit(10));
         host.hear(Instant::ZERO, 'b', LinkReport { up: 1e9, down: 1e9 });
         let level = |host: &mut FairRates<char>, now| {
-            host.count(now, Direction::Up, 'b', 1);
-            host.count(now, Direction::Up, 'c', 1);
+            host.count(now, 'b', up(1));
+            host.count(now, 'c', up(1));
             host.end_interval(now);
             (host.report().up, host.fair_rate(now, 'b').is_some())
         };
@@ -234,7 +252,7 @@ mod tests {
     fn flows_of_one_limit_count_together() {
         let mut host: FairRates<char> = FairRates::new(gbit(10), gbit(4));
         host.count_limited(Direction::Up, 0.5e9, 4);
-        host.count(Instant::ZERO, Direction::Up, 'b', 2);
+        host.count(Instant::ZERO, 'b', up(2));
         host.count_limited(Direction::Down, f64::INFINITY, 1000);
         host.end_interval(Instant::ZERO);
         assert_eq!(host.report(), LinkReport { up: 4e9, down: 4e6 });
@@ -257,7 +275,7 @@ mod tests {
         fn any_bytes_are_a_report(bytes: [u8; REPORT_BYTES]) {
             let mut host = FairRates::new(gbit(10), gbit(10));
             host.hear(Instant::ZERO, 'b', LinkReport::decode(bytes));
-            host.count(Instant::ZERO, Direction::Up, 'b', 1);
+            host.count(Instant::ZERO, 'b', up(1));
             host.end_interval(Instant::ZERO);
             prop_assert!(host.fair_rate(Instant::ZERO, 'b').is_some_and(|rate| rate <= gbit(10)));
         }

@@ -1,10 +1,10 @@
 //! Hosts that tell each other which rate is fair on their links ([`pliant_proto::host::fair_rates`]).
 //!
-//! Reports take an interval to arrive, ride on packets that are sent anyway, and cost nothing here. A real one takes eight bytes.
+//! Reports take an interval to arrive, and cost nothing here. A real one is a datagram with 16 bytes.
 
 use std::collections::BTreeMap;
 
-use pliant_proto::host::fair_rates::{Direction, FairRates};
+use pliant_proto::host::fair_rates::{FairRates, FlowCounts};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
 
@@ -47,12 +47,10 @@ impl HostReports {
             self.hosts.entry(host).or_insert_with(|| FairRates::new(rate(host), rate(host.reverse())));
         }
         self.carry(now, flows);
-        let mut count = |host, direction, peer| {
-            self.hosts.get_mut(&host).expect("it was entered").count(now, direction, peer, 1);
-        };
+        let (up, down) = (FlowCounts { up: 1, down: 0 }, FlowCounts { up: 0, down: 1 });
         for flow in flows {
-            count(flow.from, Direction::Up, flow.to);
-            count(flow.to, Direction::Down, flow.from);
+            self.host(flow.from).count(now, flow.to, up);
+            self.host(flow.to).count(now, flow.from, down);
         }
         self.hosts.values_mut().for_each(|host| host.end_interval(now));
         self.carry(now, flows);
@@ -65,8 +63,12 @@ impl HostReports {
     fn carry(&mut self, now: Instant, flows: &[OpenFlow]) {
         for (host, peer) in flows.iter().flat_map(|flow| [(flow.from, flow.to), (flow.to, flow.from)]) {
             let report = self.hosts[&peer].report();
-            self.hosts.get_mut(&host).expect("it was entered").hear(now, peer, report);
+            self.host(host).hear(now, peer, report);
         }
+    }
+
+    fn host(&mut self, host: LinkId) -> &mut FairRates<LinkId> {
+        self.hosts.get_mut(&host).expect("it was entered")
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use pliant_proto::congestion::{Algorithm, AnyController};
 use pliant_proto::contract::policy::Policy;
+use pliant_proto::host::fair_rates::LONGEST_INTERVAL;
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::recovery::rtt::RtoBounds;
 use pliant_proto::settings;
 use pliant_proto::settings::{Range, Settings};
 use pliant_proto::time::Span;
-use pliant_proto::transport::two_class::{self, TwoClassConfig, TwoClassReceiver, TwoClassSender};
+use pliant_proto::transport::two_class::{self, Bounds, TwoClassConfig, TwoClassReceiver, TwoClassSender};
 
 use super::family::{
     Endpoints, Facts, Family, FlowEndpoints, GroupSettings, GroupTransport, Member, RunSettings, SettingsTable, Traits,
@@ -38,20 +39,20 @@ settings! {
         /// Least rate of the guarantee, as a part of the line's: the flow knows the high class by it.
         pub trickle: f64 = TwoClassConfig::default().trickle => [range: Range::above_to(0.0, 1.0)],
         /// What is aimed at above `min_share`.
-        pub margin: f64 = TwoClassConfig::default().margin => [range: Range::closed(0.0, 1.0)],
+        pub margin: f64 = Bounds::default().margin => [range: Range::closed(0.0, 1.0)],
         /// Which part of what it can still earn a flow whose end is written may owe.
-        pub debt: f64 = TwoClassConfig::default().debt => [range: Range::closed(0.0, 1.0)],
+        pub debt: f64 = Bounds::default().debt => [range: Range::closed(0.0, 1.0)],
         /// What is owed beyond that is paid back in so long.
         pub catch_up: Span = TwoClassConfig::default().catch_up => [range: Range::above(Span::ZERO)],
         /// Greatest rate of both sub-flows while they pay back, in fair rates.
-        pub greatest_share: f64 = TwoClassConfig::default().greatest_share => [range: Range::from(1.0)],
+        pub greatest_share: f64 = Bounds::default().greatest_share => [range: Range::from(1.0)],
         /// Greatest rate of the guarantee, in rates of a DCTCP flow that joined the high class now.
-        pub greatest_weight: f64 = TwoClassConfig::default().greatest_weight => [range: Range::above(0.0)],
+        pub greatest_weight: f64 = Bounds::default().greatest_weight => [range: Range::above(0.0)],
         /// Most by which the guarantee's rate grows in an interval, as a factor.
         pub growth: f64 = TwoClassConfig::default().growth => [range: Range::above(1.0)],
         /// Hosts tell each other so often which rate is fair on their links, and tell the flow; it then estimates nothing.
         pub host_reports: Option<Span> = None => [
-            default: "hosts tell nothing", range: Range::closed(Span::from_us(10), Span::from_ms(50)), source: "Pliant, docs/bounded.md"
+            default: "hosts tell nothing", range: Range::closed(Span::from_us(10), LONGEST_INTERVAL), source: "Pliant, docs/bounded.md"
         ],
         /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone. By it and
         /// by how long the scavenger's packets wait the flow knows what the low class has.
@@ -119,13 +120,15 @@ impl Family for TwoClassFamily {
             reorder_buffer: None,
             interval: settings.interval,
             trickle: settings.trickle,
-            margin: settings.margin,
-            debt: settings.debt,
+            bounds: Bounds {
+                margin: settings.margin,
+                debt: settings.debt,
+                greatest_share: settings.greatest_share,
+                greatest_weight: settings.greatest_weight,
+            },
+            bounds_when_told: None,
             catch_up: settings.catch_up,
-            greatest_share: settings.greatest_share,
-            greatest_weight: settings.greatest_weight,
             growth: settings.growth,
-            when_told: None,
             marked_wait: settings.marked_wait,
         };
         config.check().map_err(|why| of_table((String::new(), why.to_string())))?;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pliant_net::clock::SharedClock;
 use pliant_net::host::Host;
+use pliant_proto::host::fair_rates::FlowCounts;
 use pliant_proto::packet::{EndpointId, Side, TrafficClass};
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::transport::any::{AnyAnswer, AnyTransport, Member};
@@ -32,7 +33,7 @@ use crate::messages::{
 use crate::network::PORT;
 use crate::pattern::Pattern;
 use flows::{Flow, Flows, write};
-use reports::{FlowCounts, Reports};
+use reports::Reports;
 use starts::{RECEIVER_LEAD, Start, Starts};
 
 /// Longest sleep: how soon a stop is heard.
@@ -316,16 +317,16 @@ impl HostProcess<'_> {
     fn flows_under_way(&self, now: Instant) -> BTreeMap<u32, FlowCounts> {
         let mut counts: BTreeMap<u32, FlowCounts> = BTreeMap::new();
         for flow in self.flows.senders.values().filter(|flow| !flow.finished) {
-            counts.entry(flow.spec.destination).or_default().to += 1;
+            counts.entry(flow.spec.destination).or_default().up += 1;
         }
         let sends = |(_, sender): &&(FlowSpec, Arc<KernelSender>)| !sender.finished.load(Ordering::Relaxed);
         for (spec, _) in self.kernel_senders.values().filter(sends) {
-            counts.entry(spec.destination).or_default().to += 1;
+            counts.entry(spec.destination).or_default().up += 1;
         }
         let kernel = self.kernel.receivers.lock().expect("receivers do not panic");
         let lacks = |flow: &&Flow| flow.spec.start <= now && !is_received(flow, &kernel);
         for flow in self.flows.receivers.values().filter(lacks) {
-            counts.entry(flow.spec.source).or_default().from += 1;
+            counts.entry(flow.spec.source).or_default().down += 1;
         }
         counts
     }

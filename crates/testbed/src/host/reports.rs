@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
-use pliant_proto::host::fair_rates::{Direction, FairRates, LinkReport, REPORT_BYTES};
+use pliant_proto::host::fair_rates::{FairRates, FlowCounts, LinkReport, REPORT_BYTES};
 use pliant_proto::packet::TrafficClass;
 use pliant_proto::time::{Instant, Span};
 use pliant_proto::units::Rate;
@@ -20,13 +20,6 @@ pub(super) struct Reports {
     rates: FairRates<u32>,
     addresses: Vec<Ipv4Addr>,
     numbers: HashMap<Ipv4Addr, u32>,
-}
-
-/// Flows under way to and from a host.
-#[derive(Clone, Copy, Default)]
-pub(super) struct FlowCounts {
-    pub(super) to: u32,
-    pub(super) from: u32,
 }
 
 impl Reports {
@@ -61,9 +54,8 @@ impl Reports {
     pub(super) fn exchange(&mut self, now: Instant, flows: &BTreeMap<u32, FlowCounts>) -> io::Result<()> {
         self.next_at = now.after(self.interval);
         self.hear(now)?;
-        for (&peer, counts) in flows {
-            self.rates.count(now, Direction::Up, peer, counts.to);
-            self.rates.count(now, Direction::Down, peer, counts.from);
+        for (&peer, &counts) in flows {
+            self.rates.count(now, peer, counts);
         }
         self.rates.end_interval(now);
         let report = self.rates.report().encode();
@@ -112,7 +104,7 @@ mod tests {
         let bind = |host: usize, link| Reports::bind(addresses[host], &addresses, link, Span::from_ms(10), 0).unwrap();
         let (mut first, mut second) = (bind(0, fast), bind(1, slow));
         let now = Instant::ZERO;
-        let flows = |peer, to, from| BTreeMap::from([(peer, FlowCounts { to, from })]);
+        let flows = |peer, up, down| BTreeMap::from([(peer, FlowCounts { up, down })]);
         let stranger = UdpSocket::bind("127.0.7.3:0").unwrap();
         stranger.send_to(&[1; REPORT_BYTES], (addresses[0], REPORT_PORT)).unwrap();
         second.socket.send_to(&[1; REPORT_BYTES + 1], (addresses[0], REPORT_PORT)).unwrap();

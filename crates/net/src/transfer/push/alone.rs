@@ -4,7 +4,6 @@
 //! the other. If one fails, the next continues. If the hash is wrong, it is not known which mirror sent false data.
 //! Then each mirror sends the whole file by itself, and the first whose content has the hash is believed.
 
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -75,7 +74,7 @@ pub(super) fn fetch(
                     }
                 }
                 // A mirror says by itself how large the file is. That of the next may have room.
-                Err(error) if is_full(&error) => {
+                Err(error) if error.is_full() => {
                     let why = format!("there is no room for what it sends: {error}");
                     from.lost = Some(why.clone());
                     let mirror = mirror.name().to_owned();
@@ -115,12 +114,6 @@ pub(super) fn ask(
         }
     }
     Err(last)
-}
-
-/// Whether a file was not written because there is no room for it.
-fn is_full(error: &TransferError) -> bool {
-    let full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
-    matches!(error, TransferError::File { error, .. } if full(error.kind()))
 }
 
 /// The file's name at the mirrors, and here.

@@ -11,14 +11,21 @@ use crate::units::Rate;
 /// How far a flow goes to keep its promise.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// [`TwoClassConfig::margin`].
+    /// How far above the promised share the flow aims, from 0. Default 0.1.
     pub margin: f64,
-    /// [`TwoClassConfig::debt`].
+    /// The fraction of what the flow can still earn that it may owe, from 0 to 1. Default 0.5.
     pub debt: f64,
-    /// [`TwoClassConfig::greatest_share`].
+    /// Greatest rate of the guarantee and the scavenger together while they pay back, in fair rates, from 1. Default
+    /// 1.5.
     pub greatest_share: f64,
-    /// [`TwoClassConfig::greatest_weight`].
+    /// Greatest rate of the guarantee, relative to a DCTCP flow that joins the high class now, above 0. Default 1.5.
     pub greatest_weight: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { margin: 0.1, debt: 0.5, greatest_share: 1.5, greatest_weight: 1.5 }
+    }
 }
 
 impl Bounds {
@@ -60,21 +67,14 @@ pub struct TwoClassConfig {
     pub interval: Span,
     /// Least rate of the guarantee, as a fraction of the line's, above 0. Default 0.01.
     pub trickle: f64,
-    /// How far above the promised share the flow aims, from 0. Default 0.1.
-    pub margin: f64,
-    /// The fraction of what the flow can still earn that it may owe, from 0 to 1. Default 0.5.
-    pub debt: f64,
-    /// Time in which debt beyond that is paid back, above 0. Default 10 ms.
+    /// How far it goes to keep its promise.
+    pub bounds: Bounds,
+    /// What holds in place of these while hosts tell the fair rate. Default: the same.
+    pub bounds_when_told: Option<Bounds>,
+    /// Time in which debt beyond what it may owe is paid back, above 0. Default 10 ms.
     pub catch_up: Span,
-    /// Greatest rate of the guarantee and the scavenger together while they pay back, in fair rates, from 1. Default
-    /// 1.5.
-    pub greatest_share: f64,
-    /// Greatest rate of the guarantee, relative to a DCTCP flow that joins the high class now, above 0. Default 1.5.
-    pub greatest_weight: f64,
     /// Largest growth of the guarantee's rate in an interval, as a factor above 1. Default 1.3.
     pub growth: f64,
-    /// What holds in place of the four bounds above while hosts tell the fair rate. Default: the same.
-    pub when_told: Option<Bounds>,
     /// How long a packet waits that finds its queue at the marking threshold while its class has the line alone, above
     /// 0. Default: the flow measures it.
     pub marked_wait: Option<Span>,
@@ -93,10 +93,8 @@ impl TwoClassConfig {
     }
 
     /// What holds while hosts tell the fair rate, or do not.
-    pub(super) fn bounds(&self, told: bool) -> Bounds {
-        let Self { margin, debt, greatest_share, greatest_weight, .. } = *self;
-        let untold = Bounds { margin, debt, greatest_share, greatest_weight };
-        self.when_told.filter(|_| told).unwrap_or(untold)
+    pub(super) fn bounds_if(&self, told: bool) -> Bounds {
+        self.bounds_when_told.filter(|_| told).unwrap_or(self.bounds)
     }
 
     /// The class of a sub-flow.
@@ -121,13 +119,10 @@ impl Default for TwoClassConfig {
             reorder_buffer: None,
             interval: Span::from_ms(1),
             trickle: 0.01,
-            margin: 0.1,
-            debt: 0.5,
+            bounds: Bounds::default(),
+            bounds_when_told: None,
             catch_up: Span::from_ms(10),
-            greatest_share: 1.5,
-            greatest_weight: 1.5,
             growth: 1.3,
-            when_told: None,
             marked_wait: None,
         }
     }
@@ -191,7 +186,7 @@ impl TwoClassConfig {
             && self.trickle <= 1.0
             && self.growth > 1.0
             && self.growth.is_finite()
-            && [true, false].iter().all(|told| self.bounds(*told).is_sound());
+            && [true, false].iter().all(|told| self.bounds_if(*told).is_sound());
         require(shares, TwoClassConfigError::Shares)
     }
 }

@@ -43,7 +43,7 @@ impl Ledger {
         let fair = self.competitors.fair_rate(config.marked_wait.map(Span::as_secs_f64), trickle, interval, estimate);
         let fair = interval.told.unwrap_or(fair);
         self.fair = fair;
-        let bounds = config.bounds(interval.told.is_some());
+        let bounds = config.bounds_if(interval.told.is_some());
         let aim = if self.share > 0.0 { (self.share + bounds.margin).min(1.0) } else { 0.0 };
         self.balance += (interval.scavenger + interval.guarantee - aim * fair) * interval.seconds;
 

@@ -74,7 +74,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             scavenger: ReactiveSubflow::new(&config.scavenger, controller),
             guarantee: ReactiveSubflow::new(&config.guarantee, estimator),
             rate: config.trickle * line.unwrap_or(0.0),
-            greatest_weight: config.greatest_weight,
+            greatest_weight: config.bounds.greatest_weight,
             config,
             ledger: Ledger::new(share),
             told: None,
@@ -146,7 +146,8 @@ impl<C: CongestionControl> TwoClassSender<C> {
         self.sendable() > 0 || !self.lost.is_empty()
     }
 
-    /// Only the receiver's room holds it back: from when on the scavenger's oldest packet is late, as packets of the high class are not.
+    /// When the scavenger's oldest packet is late, measured by the round trips of the high class, if nothing but the receiver's room holds
+    /// the flow back.
     fn overtakes_at(&self) -> Option<Instant> {
         let round_trip = self.guarantee.smoothed_rtt();
         let waits = self.written > self.next && !self.has_backlog() && round_trip > Span::ZERO;
@@ -295,7 +296,7 @@ impl<C: CongestionControl> TwoClassSender<C> {
             remaining: if self.finish && self.has_end { self.written.saturating_sub(self.acked) as f64 } else { 0.0 },
             told: self.told.filter(|(_, at)| now.since(*at) <= REPORT_LIFE).map(|(rate, _)| rate),
         };
-        self.greatest_weight = self.config.bounds(interval.told.is_some()).greatest_weight;
+        self.greatest_weight = self.config.bounds_if(interval.told.is_some()).greatest_weight;
         let rate = self.ledger.book(&self.config, &interval, &estimate);
         let rate = rate.min(self.config.growth * self.rate.max(self.least_rate()));
         // A slower rate so far must not hold the faster one back.

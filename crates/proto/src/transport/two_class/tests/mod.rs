@@ -153,9 +153,12 @@ fn the_ledger_asks_for_what_the_scavenger_lacks() {
     assert_eq!(last(0.8, &interval(9.0, 0.0, 0.0), &seen(0.0, 10.0, 5.0)).0, trickle);
     let (rate, balance) = last(0.8, &starved, &busy);
     assert!(balance < 0.0 && rate > 4.0 * GIGABIT, "{rate} {balance}");
-    assert!(rate <= config.greatest_share * line);
+    assert!(rate <= config.bounds.greatest_share * line);
     let crowded = seen(1.0, 0.2, 5.0);
-    assert!(last(0.8, &starved, &crowded).0 <= config.greatest_weight * 0.2 * GIGABIT + 1.0, "it yields to overload");
+    assert!(
+        last(0.8, &starved, &crowded).0 <= config.bounds.greatest_weight * 0.2 * GIGABIT + 1.0,
+        "it yields to overload"
+    );
     let long = Interval { remaining: 1e9, ..starved };
     assert_eq!(last(0.8, &long, &busy).0, trickle, "it owes first");
 }
@@ -217,7 +220,7 @@ fn configurations_are_checked() {
     assert_eq!(refused(|c| c.marked_wait = Some(Span::ZERO)), TwoClassConfigError::Spans);
     assert_eq!(refused(|c| c.reorder_buffer = Some(1459)), TwoClassConfigError::Buffer);
     assert_eq!(refused(|c| c.growth = 1.0), TwoClassConfigError::Shares);
-    assert_eq!(refused(|c| c.greatest_weight = f64::NAN), TwoClassConfigError::Shares);
+    assert_eq!(refused(|c| c.bounds.greatest_weight = f64::NAN), TwoClassConfigError::Shares);
 }
 
 /// What hosts say is fair counts in place of the estimate, in bytes of payload; after a tenth of a second of silence the estimate counts again.

@@ -80,7 +80,7 @@ proptest! {
             let interval = Interval { seconds: 0.001, scavenger, guarantee, scavenger_dead, wait, marked, remaining, told };
             let seen = seen(busy, joining, of_busy);
             let rate = ledger.book(&config, &interval, &seen);
-            let most = (config.greatest_weight * seen.joining_rate).max(config.trickle * seen.line);
+            let most = (config.bounds.greatest_weight * seen.joining_rate).max(config.trickle * seen.line);
             prop_assert!(rate <= most && rate <= seen.line, "{rate} of {most}");
         }
     }
