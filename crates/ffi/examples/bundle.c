@@ -63,6 +63,11 @@ int main(int count, char **arguments) {
     contract.weight = 2;
     if (pliant_bundle_set_contract(bundle, &contract) != PLIANT_INVALID) return 1;
 
+    /* All that the streams carry there must be across within a minute, and by day with no more than 1 Gbit/s. */
+    if (pliant_bundle_set_done_by(bundle, (uint64_t)STREAMS * BYTES, 60000) < 0) die("set done by");
+    if (pliant_node_set_schedule(caller, "08:00-18:00=1Gbit/s") < 0) die("set schedule");
+    if (pliant_node_set_schedule(caller, "by day") != PLIANT_INVALID) return 1;
+
     pliant_stream *streams[STREAMS];
     static char sent[BYTES], got[BYTES];
     for (int i = 0; i < STREAMS; i++) {

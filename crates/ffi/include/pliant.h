@@ -41,6 +41,7 @@ typedef struct pliant_report {
     uint64_t timeouts;
     uint64_t marks;            /* acknowledgements that echoed congestion */
     uint64_t low_bytes;        /* payload sent while giving way */
+    int64_t late_ms;           /* how late what was announced will be; -1 while that is not known, INT64_MAX: nothing moves */
 } pliant_report;
 
 /* A node bound to address, "IP:PORT", port 0 for any. key_file is one of `pliant keygen`, or NULL for no protection,
@@ -51,6 +52,11 @@ pliant_node *pliant_node_new(const char *address, const char *key_file, const ch
 
 /* The node's port. */
 int pliant_node_port(const pliant_node *node);
+
+/* Greatest rates of each stream and bundle by time of day here, as `pliant send --schedule` has them, such as
+ * "22:00-06:00=none,08:00-18:00=20Mbit/s". At other times the contract's max_rate counts. What runs changes with it. NULL or
+ * "" removes it. 0 or an error. */
+int pliant_node_set_schedule(pliant_node *node, const char *schedule);
 
 /* Frees a node; streams live on. */
 void pliant_node_free(pliant_node *node);
@@ -68,6 +74,13 @@ ptrdiff_t pliant_recv(pliant_stream *stream, void *bytes, size_t count);
 
 /* Changes weight, min_rate and max_rate while the stream runs, and min_share of the transport bounded. */
 int pliant_set_contract(pliant_stream *stream, const pliant_contract *contract);
+
+/* Under "bounded" with a min_share below 1: announces so many bytes beyond those sent so far, all of which must be across in
+ * so many milliseconds. The stream keeps the rate that this needs, as far as a normal flow has it, and gives way beyond it.
+ * If it will be late, whether for the network or since the bytes come late, the report says so as soon as that is known, and
+ * the stream gives way no more. What was announced before counts no more. PLIANT_NEVER ends it. 0 or an error. */
+#define PLIANT_NEVER UINT64_MAX
+int pliant_set_done_by(pliant_stream *stream, uint64_t bytes, uint64_t milliseconds);
 
 int pliant_get_report(const pliant_stream *stream, pliant_report *report);
 
@@ -94,6 +107,9 @@ pliant_stream *pliant_bundle_accept_stream(pliant_bundle *bundle);
 
 /* Changes the contract of all streams together, as pliant_set_contract does of one. */
 int pliant_bundle_set_contract(pliant_bundle *bundle, const pliant_contract *contract);
+
+/* Announces bytes of all streams of this side together, as pliant_set_done_by does of one. */
+int pliant_bundle_set_done_by(pliant_bundle *bundle, uint64_t bytes, uint64_t milliseconds);
 
 /* The counts of all streams together. */
 int pliant_bundle_get_report(const pliant_bundle *bundle, pliant_report *report);

@@ -15,6 +15,7 @@ use pliant_net::api::{Bundle, Report, Settings};
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 
 const INVALID: c_int = -1;
@@ -22,6 +23,8 @@ const REFUSED: c_int = -2;
 const TIMED_OUT: c_int = -3;
 const RESET: c_int = -4;
 const FAILED: c_int = -5;
+/// Most milliseconds to a time by which something must be across, 200 days. A span of picoseconds ends after 213.
+const MOST_MILLISECONDS: u64 = 200 * 86_400_000;
 
 /// A node. Its contract is that of its streams.
 pub struct PliantNode {
@@ -68,6 +71,8 @@ pub struct PliantReport {
     pub marks: u64,
     /// Payload bytes sent while giving way.
     pub low_bytes: u64,
+    /// How late what was announced will be in milliseconds: -1 while that is not known, `i64::MAX` if nothing moves.
+    pub late_ms: i64,
 }
 
 thread_local! {
@@ -226,6 +231,23 @@ pub unsafe extern "C" fn pliant_node_port(node: *const PliantNode) -> c_int {
 /// See the header.
 ///
 /// # Safety
+/// `node` is a node of [`pliant_node_new`] or null, `to` a C string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_node_set_schedule(node: *mut PliantNode, to: *const c_char) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for both.
+            let (node, to) = unsafe { (given(node)?, text(to)?) };
+            node.node.set_schedule(to.unwrap_or_default().parse().map_err(|error: String| invalid(error))?)?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
 /// `node` is a node of [`pliant_node_new`] that was not freed, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pliant_node_free(node: *mut PliantNode) {
@@ -314,6 +336,47 @@ pub unsafe extern "C" fn pliant_set_contract(stream: *mut PliantStream, to: *con
     )
 }
 
+/// The time of an announcement, `None` for `PLIANT_NEVER`.
+fn span(milliseconds: u64) -> io::Result<Option<Span>> {
+    match milliseconds {
+        u64::MAX => Ok(None),
+        ..=MOST_MILLISECONDS => Ok(Some(Span::from_ms(milliseconds))),
+        _ => Err(invalid(format!("done_by is more than {} days away", MOST_MILLISECONDS / 86_400_000))),
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `stream` is an open stream or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_set_done_by(stream: *mut PliantStream, bytes: u64, milliseconds: u64) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it.
+            unsafe { given(stream) }?.stream.set_done_by(bytes, span(milliseconds)?)?;
+            Ok(0)
+        },
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `bundle` is a bundle that was not freed, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pliant_bundle_set_done_by(bundle: *mut PliantBundle, bytes: u64, milliseconds: u64) -> c_int {
+    guard(
+        |code| code,
+        || {
+            // SAFETY: the caller vouches for it.
+            unsafe { given(bundle) }?.bundle.set_done_by(bytes, span(milliseconds)?)?;
+            Ok(0)
+        },
+    )
+}
+
 /// # Safety
 /// `into` points to room for a report or is null.
 unsafe fn write_report(report: &Report, into: *mut PliantReport) -> io::Result<()> {
@@ -327,6 +390,7 @@ unsafe fn write_report(report: &Report, into: *mut PliantReport) -> io::Result<(
         timeouts: sender.timeouts,
         marks: sender.marks,
         low_bytes: sender.policy.low_bytes,
+        late_ms: report.late.map_or(-1, |late| late.as_millis().try_into().unwrap_or(i64::MAX)),
     };
     // SAFETY: not null, and the caller vouches for the room.
     unsafe { into.write(value) };

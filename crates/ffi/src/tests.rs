@@ -25,12 +25,15 @@ fn null_is_an_error_everywhere() {
             pliant_recv(stream, ptr::from_mut(&mut report).cast(), 8) as c_int,
             pliant_set_contract(stream, &raw const contract),
             pliant_get_report(stream, ptr::null_mut()),
+            pliant_set_done_by(stream, 1, 1),
+            pliant_node_set_schedule(node, ptr::null()),
+            pliant_bundle_set_done_by(bundle, 1, 1),
             pliant_finish(stream),
             pliant_bundle_set_contract(bundle, &raw const contract),
             pliant_bundle_get_report(bundle, ptr::null_mut()),
             pliant_bundle_close(bundle),
         ];
-        assert_eq!(codes, [INVALID; 10]);
+        assert_eq!(codes, [INVALID; 13]);
         assert_eq!(last_error(), "NULL");
         assert!(pliant_connect(node, to).is_null() && pliant_accept(node).is_null());
         assert!(pliant_bundle_connect(node, to, &raw const contract).is_null() && pliant_bundle_accept(node).is_null());
@@ -73,6 +76,17 @@ fn a_node_that_does_not_listen_accepts_nothing() {
             assert_eq!(last_error(), "this node only calls others: accept needs a node that listens");
         }
         pliant_node_free(node);
+    }
+}
+
+/// A time for what is announced ends somewhere, or never comes.
+#[test]
+fn times_are_bounded() {
+    assert_eq!(span(u64::MAX).unwrap(), None);
+    assert_eq!(span(1500).unwrap(), Some(Span::from_ms(1500)));
+    assert_eq!(span(MOST_MILLISECONDS).unwrap(), Some(Span::from_secs(200 * 86_400)));
+    for beyond in [MOST_MILLISECONDS + 1, u64::MAX - 1] {
+        assert_eq!(span(beyond).unwrap_err().to_string(), "done_by is more than 200 days away");
     }
 }
 

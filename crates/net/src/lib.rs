@@ -50,6 +50,7 @@
 //! | [`flow`] | which machines carry a flow, and what its sides tell each other first |
 //! | [`connection`] | handshakes, encryption, limits on strangers: a pure machine |
 //! | [`socket`], `mmsg` | batches of datagrams with DSCP and ECN |
+//! | `day_clock` | which part of a schedule holds now |
 //! | [`clock`], [`poll`], [`entropy`] | the operating system's time, waiting and randomness |
 //!
 //! Beside them stands [`switch`], a software switch that forwards between interfaces through the queues of a plan.
@@ -67,6 +68,7 @@ pub mod api;
 pub mod bundle;
 pub mod clock;
 pub mod connection;
+mod day_clock;
 pub mod driver;
 pub mod entropy;
 mod event_loop;

@@ -108,7 +108,7 @@ pub(crate) struct SendArgs {
     #[arg(long, alias = "rate-cap", value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     max_rate: Option<Rate>,
     /// Greatest rates by time of day here, each FROM-TO=RATE, or =none for no bound; else --max-rate holds
-    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = done_by::parse_part)]
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     schedule: Vec<DayPart>,
     /// When it must be done, under bounded: in so long, at a time of day here, or then (2h, 90s, 06:00,
     /// 2026-11-26T06:00:00Z). It gives way as long as that can be kept, and says as soon as it cannot

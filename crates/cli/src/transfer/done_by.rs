@@ -1,11 +1,9 @@
-//! When a transfer must be done, and how fast it may be at which time of day, as users say it.
+//! When a transfer must be done, as users say it.
 
 use std::fmt;
 
 use chrono::{DateTime, Days, FixedOffset, Local, NaiveTime, TimeZone, Utc};
-use pliant_proto::contract::schedule::DayPart;
 use pliant_proto::time::Span;
-use pliant_proto::units::Rate;
 
 /// When a transfer must be done.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -28,15 +26,6 @@ pub(super) fn parse(text: &str) -> Result<DoneBy, String> {
         "it must be a time from now (2h), a time of day (06:00) or a date with its zone (2026-11-26T06:00:00Z)"
             .to_owned()
     })
-}
-
-/// Reads `22:00-06:00=none` or `08:00-18:00=20Mbit/s`.
-pub(super) fn parse_part(text: &str) -> Result<DayPart, String> {
-    let wrong = || "it must be FROM-TO=RATE, such as 08:00-18:00=20Mbit/s or 22:00-06:00=none".to_owned();
-    let (times, rate) = text.split_once('=').ok_or_else(wrong)?;
-    let (from, to) = times.split_once('-').ok_or_else(wrong)?;
-    let rate = if rate == "none" { None } else { Some(rate.parse::<Rate>().map_err(|error| error.to_string())?) };
-    Ok(DayPart { from: from.parse()?, to: to.parse()?, max_rate: rate, min_share: None })
 }
 
 impl fmt::Display for DoneBy {

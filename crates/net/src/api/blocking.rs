@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::Span;
 use pliant_proto::transport::atp::SizeClass;
 use tokio::io::ReadBuf;
 
@@ -57,6 +59,11 @@ impl Node {
         self.0.local_address()
     }
 
+    /// See [`super::Node::set_schedule`].
+    pub fn set_schedule(&self, schedule: DaySchedule) -> io::Result<()> {
+        self.0.set_schedule(schedule)
+    }
+
     /// Calls `to` for a byte stream.
     pub fn connect(&self, to: SocketAddr) -> io::Result<Stream> {
         block_on(self.0.connect(to)).map(Stream)
@@ -100,6 +107,11 @@ impl Stream {
     /// See [`super::Stream::set_contract`].
     pub fn set_contract(&self, contract: &Contract) -> io::Result<()> {
         self.0.set_contract(contract)
+    }
+
+    /// See [`super::Stream::set_done_by`].
+    pub fn set_done_by(&self, bytes: u64, span: Option<Span>) -> io::Result<()> {
+        self.0.set_done_by(bytes, span)
     }
 
     /// How it stands.

@@ -15,7 +15,7 @@ use pliant_proto::transport::{Event, Statistics};
 use super::report::Delivery;
 use crate::connection::{Closed, ConnectionId};
 use crate::driver::{Application, PayloadLocation};
-use crate::flow::{Protocol, WAITING_BUFFERS};
+use crate::flow::{Protocol, SendDeadline, WAITING_BUFFERS};
 use crate::ring::Ring;
 
 /// One connection, shared.
@@ -35,6 +35,8 @@ impl SharedConnection {
             outgoing: SendBuffer { messages, ..SendBuffer::default() },
             incoming: ReceiveBuffer::new(receive_buffer, largest, messages),
             wanted: Wanted::default(),
+            contract: None,
+            deadline: SendDeadline::default(),
             sender: Statistics::default(),
             receiver: Statistics::default(),
             wakers: Vec::new(),
@@ -66,7 +68,9 @@ pub(crate) struct Wanted {
     pub(crate) announce: Option<u32>,
     pub(crate) finish: bool,
     pub(crate) consume: u64,
-    pub(crate) contract: Option<Contract>,
+    pub(crate) contract: bool,
+    /// The size of the stream that its deadline counts.
+    pub(crate) size: Option<u64>,
     /// Nobody holds it any more.
     pub(crate) abandoned: bool,
 }
@@ -198,6 +202,9 @@ pub(crate) struct Buffers {
     pub(crate) outgoing: SendBuffer,
     pub(crate) incoming: ReceiveBuffer,
     pub(crate) wanted: Wanted,
+    /// What goes out is under it, and not under the node's.
+    pub(crate) contract: Option<Contract>,
+    pub(crate) deadline: SendDeadline,
     pub(crate) sender: Statistics,
     pub(crate) receiver: Statistics,
     wakers: Vec<Waker>,
@@ -268,6 +275,11 @@ impl Buffers {
         count
     }
 
+    /// Bytes of the stream that were written.
+    pub(crate) fn written(&self) -> u64 {
+        self.outgoing.base + self.outgoing.stream.len() as u64
+    }
+
     /// Appends a message. False if there is no room for more.
     pub(crate) fn write_message(&mut self, bytes: &[u8], most: u64) -> bool {
         let outgoing = &mut self.outgoing;
@@ -325,11 +337,8 @@ impl Buffers {
                 self.outgoing.finished = true;
                 self.outgoing.whole = Vec::new();
             }
-            Event::Connected
-            | Event::Ask(_)
-            | Event::GiveUp { .. }
-            | Event::DeliverSymbol { .. }
-            | Event::WillBeLate { .. } => return Ok(()),
+            Event::WillBeLate { expected } => self.deadline.note_late(expected),
+            Event::Connected | Event::Ask(_) | Event::GiveUp { .. } | Event::DeliverSymbol { .. } => return Ok(()),
         }
         self.wake();
         Ok(())

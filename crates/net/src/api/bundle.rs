@@ -5,8 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
 
-use super::bundle_handle::{BundleHandle, StreamOfBundle, invalid};
+use super::bundle_handle::{BundleHandle, StreamOfBundle};
 use super::report::Report;
 use super::stream::Stream;
 use crate::connection::Closed;
@@ -102,9 +103,24 @@ impl Bundle {
     pub fn set_contract(&self, contract: &Contract) -> io::Result<()> {
         let mut state = self.handle.bundle.lock();
         let flow = FlowSettings { contract: state.contract, ..self.handle.node.flow().clone() };
-        let changed = flow.changed_to(*contract).and_then(|changed| changed.check_stream());
-        changed.map_err(|error| invalid(&error.to_string()))?;
+        self.handle.node.check_change(&flow, contract)?;
         (state.contract, state.changed) = (*contract, true);
+        drop(state);
+        self.handle.queue();
+        Ok(())
+    }
+
+    /// Announces `bytes`, beyond those written so far to all streams of this side together, and has all of it across `span`
+    /// from now, as [`Stream::set_done_by`] does for a stream.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn set_done_by(&self, bytes: u64, span: Option<Span>) -> io::Result<()> {
+        let mut state = self.handle.bundle.lock();
+        self.handle.node.check_done_by(state.contract, bytes, span)?;
+        state.announced = Some(state.multiplexer.written_bytes().saturating_add(bytes));
+        state.deadline.set(span);
         drop(state);
         self.handle.queue();
         Ok(())

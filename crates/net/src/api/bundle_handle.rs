@@ -1,5 +1,6 @@
 //! An application's hold on a bundle, and on a stream of one.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -42,7 +43,8 @@ impl BundleHandle {
     /// How its flow stands.
     pub(super) fn report(&self) -> Report {
         let state = self.bundle.lock();
-        Report { peer: self.bundle.key.0, protocol: Protocol::Tcp, sender: state.sender, receiver: state.receiver }
+        let (peer, late) = (self.bundle.key.0, state.deadline.late());
+        Report { peer, protocol: Protocol::Tcp, sender: state.sender, receiver: state.receiver, late }
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) fn check(flow: &FlowSettings) -> io::Result<()> {
     if flow.transport.protocol() != Protocol::Tcp || flow.contract.min_delivery < 1.0 {
         return Err(invalid("a bundle needs a transport with a window, and all of it must arrive"));
     }
-    flow.check_stream().map_err(|error| invalid(&error.to_string()))
+    flow.check_stream().map_err(invalid)
 }
 
 /// A stream of a bundle. It is let go before the bundle is.
@@ -86,6 +88,6 @@ impl StreamOfBundle {
 }
 
 /// A mistake of the caller.
-pub(super) fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why.to_owned())
+pub(super) fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

@@ -8,7 +8,7 @@ use super::buffers::{Buffers, SharedConnection, Status};
 use super::report::Report;
 use super::shared_node::SharedNode;
 use crate::connection::Closed;
-use crate::flow::{FlowSettings, Protocol};
+use crate::flow::Protocol;
 
 /// Holds a connection. Once it is dropped, the connection is closed as soon as what was finished is across.
 pub(super) struct Handle {
@@ -37,15 +37,16 @@ impl Handle {
         self.node.queue(&self.connection);
     }
 
-    pub(super) fn flow(&self) -> &FlowSettings {
-        self.node.flow()
+    pub(super) fn node(&self) -> &SharedNode {
+        &self.node
     }
 
     /// How the connection stands.
     pub(super) fn report(&self) -> Report {
         let buffers = self.lock();
         let protocol = buffers.protocol.unwrap_or(Protocol::Tcp);
-        Report { peer: buffers.peer, protocol, sender: buffers.sender, receiver: buffers.receiver }
+        let Buffers { peer, sender, receiver, .. } = *buffers;
+        Report { peer, protocol, sender, receiver, late: buffers.deadline.late() }
     }
 
     /// Ready once the peer that was called answers.

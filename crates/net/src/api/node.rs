@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::DaySchedule;
 
 use super::bundle::Bundle;
-use super::bundle_handle::{BundleHandle, check};
+use super::bundle_handle::{BundleHandle, check, invalid};
 use super::handle::Handle;
 use super::messages::{MessageReceiver, MessageSender};
 use super::node_driver::NodeDriver;
@@ -62,6 +63,16 @@ impl Node {
     /// The socket's address.
     pub fn local_address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Gives what this node sends, by streams, bundles and messages, another schedule from now on: those that run change with
+    /// it. Where a `min_rate` is above the `max_rate` of a part, the `max_rate` counts.
+    ///
+    /// # Errors
+    ///
+    /// If a part contradicts the node's contract, or the transport does not honour it.
+    pub fn set_schedule(&self, schedule: DaySchedule) -> io::Result<()> {
+        self.shared.set_schedule(schedule)
     }
 
     /// Calls `to` for a byte stream.
@@ -137,8 +148,4 @@ impl Node {
         let connection = self.shared.accept(messages).await?;
         Ok(Handle::new(self.shared.clone(), connection))
     }
-}
-
-fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

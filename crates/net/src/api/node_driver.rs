@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
 use pliant_proto::transport::any::AnyTransport;
@@ -18,6 +19,7 @@ use crate::bundle::{
 };
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
+use crate::day_clock::DayClock;
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -53,7 +55,13 @@ impl NodeDriver {
         driver.set_waker(waker.clone());
         let address = driver.local_address()?;
         let node = Arc::new(SharedNode::new(waker, settings));
-        let connections = Connections { node, clock: driver.clock(), calling: Vec::new(), calling_bundles: Vec::new() };
+        let connections = Connections {
+            node,
+            clock: driver.clock(),
+            day: DayClock::new(DaySchedule::default()),
+            calling: Vec::new(),
+            calling_bundles: Vec::new(),
+        };
         Ok((Self { driver, connections }, address))
     }
 
@@ -74,6 +82,7 @@ impl NodeDriver {
                 connections.serve(&mut driver, &connection);
             }
             connections.settle(&mut driver);
+            connections.follow_schedule(&mut driver);
             // Only this thread holds the shared state: neither the node nor a connection is left.
             if connections.node.is_closing()
                 && Arc::strong_count(&connections.node) == 1
@@ -89,6 +98,7 @@ impl NodeDriver {
 struct Connections {
     node: Arc<SharedNode>,
     clock: Clock,
+    day: DayClock,
     calling: Vec<(ConnectionId, Arc<SharedConnection>)>,
     calling_bundles: Vec<(ConnectionId, Arc<SharedBundle>)>,
 }
@@ -129,13 +139,17 @@ impl Connections {
         if buffers.status != Status::Open {
             return;
         }
-        let wanted = &mut buffers.wanted;
         let mut commands = Vec::new();
+        commands.extend(buffers.wanted.size.take().map(Command::SetSize));
+        commands.extend(buffers.deadline.take_command(driver.now()));
+        let wanted = &mut buffers.wanted;
         let send = std::mem::take(&mut wanted.send);
         commands.extend((send > 0).then_some(Command::Send { bytes: send }));
         commands.extend(wanted.announce.take().map(|messages| Command::AnnounceMessages { messages }));
         commands.extend(wanted.messages.drain(..).map(|bytes| Command::SendMessage { bytes }));
-        commands.extend(wanted.contract.take().iter().flat_map(Command::of_contract));
+        let contract = std::mem::take(&mut wanted.contract).then_some(buffers.contract).flatten();
+        commands.extend(contract.iter().flat_map(|contract| Command::of_bounds(&self.day.contract(contract))));
+        let wanted = &mut buffers.wanted;
         commands.extend(std::mem::take(&mut wanted.finish).then_some(Command::Finish));
         let consume = std::mem::take(&mut wanted.consume);
         buffers.incoming.consumed(consume);
@@ -145,6 +159,27 @@ impl Connections {
         }
         if consume > 0 {
             driver.command_incoming(connection, Command::Consume { bytes: consume });
+        }
+    }
+
+    /// Gives flows that run the contract of this time of day, when another part of the schedule begins.
+    fn follow_schedule(&mut self, driver: &mut BundleDriver) {
+        if let Some(schedule) = self.node.take_schedule() {
+            self.day.set_schedule(schedule);
+        }
+        if !self.day.read(driver.now()) {
+            return;
+        }
+        let of_node = self.node.flow().contract;
+        let contract = |session: &BundleSession| match &session.application {
+            NodeApplication::Buffered(application) => application.0.lock().contract.unwrap_or(of_node),
+            NodeApplication::Bundle(application) => application.bundle.lock().contract,
+        };
+        let standing = driver.connections().filter_map(|id| driver.session(id).map(|session| (id, contract(session))));
+        for (connection, contract) in standing.collect::<Vec<_>>() {
+            for command in Command::of_bounds(&self.day.contract(&contract)) {
+                driver.command(connection, command);
+            }
         }
     }
 
@@ -219,9 +254,8 @@ impl Connections {
                     self.end_bundle(&bundle, Closed::Failed("it was closed".into()));
                 }
                 Some(connection) => {
-                    for command in changed.iter().flat_map(Command::of_contract) {
-                        driver.command(connection, command);
-                    }
+                    let bounds = changed.iter().flat_map(|contract| Command::of_bounds(&self.day.contract(contract)));
+                    bounds.for_each(|command| driver.command(connection, command));
                 }
                 None if closing => self.end_bundle(&bundle, Closed::Failed("it was closed".into())),
                 None if calling => match self.call_for_bundle(driver, &bundle) {
@@ -259,7 +293,8 @@ impl Connections {
     /// The session of a bundle whose peer sends packets of `mtu` bytes.
     fn session_of_bundle(&self, bundle: &Arc<SharedBundle>, mtu: u16) -> Option<BundleSession> {
         let mut state = bundle.lock();
-        let flow = FlowSettings { contract: state.contract, auto_consume: true, ..self.node.flow().clone() };
+        let contract = self.day.contract(&state.contract);
+        let flow = FlowSettings { contract, auto_consume: true, ..self.node.flow().clone() };
         let path = self.node.settings().path_to(bundle.key.0);
         let sender = flow.sender(Protocol::Tcp, path, None, self.clock.phase_ps(flow.reflex_cycle())).ok()?;
         let receiver = flow.receiver(Protocol::Tcp, path, mtu, 0);
@@ -312,7 +347,9 @@ impl Connections {
         calls: bool,
     ) -> Option<BundleSession> {
         let mut buffers = shared.lock();
-        let (flow, path) = (self.node.flow(), self.node.settings().path_to(buffers.peer));
+        let contract = self.day.contract(&self.node.flow().contract);
+        let flow = FlowSettings { contract, ..self.node.flow().clone() };
+        let path = self.node.settings().path_to(buffers.peer);
         let session = Session::new(NodeApplication::Buffered(BufferedApplication(shared.clone())));
         let sender = || flow.sender(protocol, path, None, self.clock.phase_ps(flow.reflex_cycle()));
         let receiver = || flow.receiver(protocol, path, mtu, 0);

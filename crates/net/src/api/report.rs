@@ -1,6 +1,7 @@
 //! What an application is told of its connection.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use pliant_proto::transport::Statistics;
 
@@ -17,6 +18,9 @@ pub struct Report {
     pub sender: Statistics,
     /// What the transport that receives has counted.
     pub receiver: Statistics,
+    /// How late what was [announced](super::Stream::set_done_by) will be, once that is known; [`Duration::MAX`] if nothing
+    /// moves.
+    pub late: Option<Duration>,
 }
 
 /// What became of a flow's messages.

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use pliant_proto::contract::Contract;
-use pliant_proto::time::Instant;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::{Instant, Span};
 
 use super::backlog::Backlog;
 use super::buffers::SharedConnection;
+use super::bundle_handle::invalid;
 use crate::bundle::{BundleClass, BundleStatus, Multiplexer, MultiplexerConfig, SharedBundle, SharedBundles};
 use crate::connection::Closed;
 use crate::flow::FlowSettings;
@@ -37,6 +39,14 @@ pub(super) struct SharedNode {
     /// Why its thread serves nobody any more.
     failure: OnceLock<String>,
     settings: Settings,
+    schedule: Mutex<NodeSchedule>,
+}
+
+/// The schedule of what a node sends.
+struct NodeSchedule {
+    now: DaySchedule,
+    /// The thread is to be told.
+    changed: bool,
 }
 
 /// Ends a connection that nobody serves any more.
@@ -84,6 +94,7 @@ impl SharedNode {
     /// A node without connections, whose thread `waker` wakes.
     pub(super) fn new(waker: PollWaker, settings: Settings) -> Self {
         let bundles = Arc::new(SharedBundles::new(waker.clone(), None, Vec::new()));
+        let schedule = Mutex::new(NodeSchedule { now: settings.schedule.clone(), changed: true });
         Self {
             waker,
             queue: Mutex::default(),
@@ -93,7 +104,37 @@ impl SharedNode {
             closing: AtomicBool::new(false),
             failure: OnceLock::new(),
             settings,
+            schedule,
         }
+    }
+
+    /// Gives the node another schedule.
+    pub(super) fn set_schedule(&self, schedule: DaySchedule) -> io::Result<()> {
+        self.flow().check_live_schedule(&schedule).map_err(invalid)?;
+        *lock(&self.schedule) = NodeSchedule { now: schedule, changed: true };
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// The node's schedule, if it is another than before.
+    pub(super) fn take_schedule(&self) -> Option<DaySchedule> {
+        let mut schedule = lock(&self.schedule);
+        std::mem::take(&mut schedule.changed).then(|| schedule.now.clone())
+    }
+
+    /// Refuses a contract to which streams of `flow` cannot change, now or in a part of the schedule.
+    pub(super) fn check_change(&self, flow: &FlowSettings, contract: &Contract) -> io::Result<()> {
+        let changed = flow.changed_to(*contract).and_then(|changed| {
+            changed.check_stream()?;
+            changed.check_live_schedule(&lock(&self.schedule).now)
+        });
+        changed.map_err(invalid)
+    }
+
+    /// Refuses that `bytes` under `contract` are across after `span`, where that cannot be or promises nothing.
+    pub(super) fn check_done_by(&self, contract: Contract, bytes: u64, span: Option<Span>) -> io::Result<()> {
+        let flow = FlowSettings { contract, ..self.flow().clone() };
+        span.map_or(Ok(()), |span| flow.check_done_by(bytes, span)).map_err(invalid)
     }
 
     /// Has the node look at what this connection wants.

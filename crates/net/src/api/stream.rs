@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use pliant_proto::contract::Contract;
+use pliant_proto::time::Span;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::bundle_handle::{StreamOfBundle, invalid};
@@ -34,7 +35,8 @@ impl Stream {
     }
 
     /// Changes the contract while the stream runs: its weight, `min_rate` and `max_rate`, and of `bounded` `min_share`. The
-    /// other bounds are those it was opened with, and a stream, of which nobody knows how long it will be, has no `done_by`.
+    /// other bounds are those it was opened with. Nobody knows how long a stream will be: instead of the contract's `done_by`
+    /// it has [`set_done_by`](Self::set_done_by), which such a change leaves as it is.
     ///
     /// # Errors
     ///
@@ -43,9 +45,35 @@ impl Stream {
         let By::Own(handle) = &self.by else {
             return Err(invalid("the contract of a stream of a bundle is that of the bundle"));
         };
-        let changed = handle.flow().changed_to(*contract).and_then(|changed| changed.check_stream());
-        changed.map_err(|error| invalid(&error.to_string()))?;
-        handle.lock().wanted.contract = Some(*contract);
+        handle.node().check_change(handle.node().flow(), contract)?;
+        let mut buffers = handle.lock();
+        (buffers.contract, buffers.wanted.contract) = (Some(*contract), true);
+        drop(buffers);
+        handle.queue();
+        Ok(())
+    }
+
+    /// Announces `bytes`, beyond those written so far, and has all of it across `span` from now. The stream then needs a rate,
+    /// which it keeps as far as a normal flow has it, and gives way beyond it. What was announced before counts no more.
+    /// Without a span there is no time any more.
+    ///
+    /// If it will be late, the [report](Self::report) says so and the flow is a normal one to its end. That goes for bytes, too,
+    /// that are written too late.
+    ///
+    /// # Errors
+    ///
+    /// If the transport does not honour `done_by`, the contract does not give way or its `max_rate` makes it late, the span is
+    /// zero, and for a stream of a bundle, which has the time of [its own](super::Bundle::set_done_by).
+    pub fn set_done_by(&self, bytes: u64, span: Option<Span>) -> io::Result<()> {
+        let By::Own(handle) = &self.by else {
+            return Err(invalid("the time of a stream of a bundle is that of the bundle"));
+        };
+        let mut buffers = handle.lock();
+        let contract = buffers.contract.unwrap_or(handle.node().flow().contract);
+        handle.node().check_done_by(contract, bytes, span)?;
+        buffers.wanted.size = Some(buffers.written().saturating_add(bytes));
+        buffers.deadline.set(span);
+        drop(buffers);
         handle.queue();
         Ok(())
     }

@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use pliant_proto::packet::ByteRange;
-use pliant_proto::transport::any::{AnyRequest, AnyTransport};
+use pliant_proto::time::Instant;
+use pliant_proto::transport::any::{AnyAnswer, AnyRequest, AnyTransport};
 use pliant_proto::transport::{Command, Event as TransportEvent, Statistics};
 
 use super::shared::{SharedBundle, SharedBundles};
@@ -31,16 +32,17 @@ pub(crate) fn produce_all(
 ) -> Vec<(ConnectionId, Arc<SharedBundle>)> {
     let mut over = Vec::new();
     let here: Vec<ConnectionId> = driver.connections().collect();
+    let now = driver.now();
     for connection in here {
         let Some(session) = driver.session(connection) else { continue };
         match &session.application {
             NodeApplication::Bundle(application) => {
-                let (bytes, is_over) = application.produce(session);
+                let (commands, is_over) = application.produce(session, now);
                 if is_over {
                     over.push((connection, application.bundle.clone()));
                 }
-                if bytes > 0 {
-                    driver.command(connection, Command::Send { bytes });
+                for command in commands.into_iter().flatten() {
+                    driver.command(connection, command);
                 }
             }
             NodeApplication::Buffered(application) => note(application, session.sender_statistics()),
@@ -56,9 +58,9 @@ pub(crate) struct BundleApplication {
 }
 
 impl BundleApplication {
-    /// Notes what the transports have counted, and frames what there is to send. Returns the bytes that are new to the
-    /// transport, and whether the bundle is over: it was retired or abandoned, and the peer has all that was said.
-    fn produce(&self, session: &BundleSession) -> (u64, bool) {
+    /// Notes what the transports have counted, and frames what there is to send. Returns what the transport is to be told,
+    /// and whether the bundle is over: it was retired or abandoned, and the peer has all that was said.
+    fn produce(&self, session: &BundleSession, now: Instant) -> ([Option<Command<AnyAnswer>>; 3], bool) {
         let mut state = self.bundle.lock();
         (state.sender, state.receiver) = (session.sender_statistics(), session.receiver_statistics());
         state.address = session.peer();
@@ -66,9 +68,16 @@ impl BundleApplication {
             state.path.note(sender);
         }
         let bytes = state.multiplexer.produce();
+        let size = state.announced.map(|written| state.multiplexer.flow_bytes(written));
+        state.announced = size.and_then(|(_, unframed)| unframed);
+        let commands = [
+            size.map(|(bytes, _)| Command::SetSize(bytes)),
+            state.deadline.take_command(now),
+            (bytes > 0).then_some(Command::Send { bytes }),
+        ];
         let over = state.retired && state.multiplexer.is_over() || state.abandoned && state.multiplexer.has_said_all();
         self.bundle.handle_events(state, &self.bundles);
-        (bytes, over)
+        (commands, over)
     }
 }
 
@@ -92,10 +101,14 @@ impl Application for BundleApplication {
     }
 
     fn event(&mut self, event: TransportEvent<AnyRequest>) -> io::Result<()> {
-        if let TransportEvent::Release(ByteRange { end, .. }) = event {
-            let mut state = self.bundle.lock();
-            state.multiplexer.release(end);
-            self.bundle.handle_events(state, &self.bundles);
+        match event {
+            TransportEvent::Release(ByteRange { end, .. }) => {
+                let mut state = self.bundle.lock();
+                state.multiplexer.release(end);
+                self.bundle.handle_events(state, &self.bundles);
+            }
+            TransportEvent::WillBeLate { expected } => self.bundle.lock().deadline.note_late(expected),
+            _ => {}
         }
         Ok(())
     }

@@ -365,7 +365,23 @@ impl Multiplexer {
 
     /// Bytes of streams that the transport has not asked for yet.
     pub fn unsent_bytes(&self) -> u64 {
-        self.streams.values().map(|stream| stream.outgoing.buffer.len() as u64).sum::<u64>() + self.writer.waiting()
+        self.unframed_bytes() + self.writer.waiting()
+    }
+
+    fn unframed_bytes(&self) -> u64 {
+        self.streams.values().map(|stream| stream.outgoing.buffer.len() as u64).sum()
+    }
+
+    /// Bytes of streams that were written so far, without those that a reset has thrown away.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.counts.sent_bytes + self.unframed_bytes()
+    }
+
+    /// Bytes of the transport's flow, of which so many are of streams: those that are framed, and the others as they are. `None`
+    /// beside it once all are framed.
+    pub(super) fn flow_bytes(&self, written: u64) -> (u64, Option<u64>) {
+        let left = written.saturating_sub(self.counts.sent_bytes);
+        (self.writer.end() + left, (left > 0).then_some(written))
     }
 
     /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].

@@ -388,7 +388,7 @@ impl Connections<'_> {
             let mut state = bundle.lock();
             state.queued = false;
             if let Some(connection) = state.connection.filter(|_| std::mem::take(&mut state.changed)) {
-                for command in Command::of_contract(&state.contract) {
+                for command in Command::of_bounds(&state.contract) {
                     driver.command(connection, command);
                 }
             }

@@ -23,6 +23,7 @@ use super::mutex::lock;
 use super::report::{BundleEnd, PathReport};
 use super::unread::PeerUnread;
 use crate::connection::{Closed, ConnectionId, KEY_BYTES, Keys, Peer, source_of};
+use crate::flow::SendDeadline;
 use crate::poll::PollWaker;
 use crate::socket::canonical;
 
@@ -378,6 +379,9 @@ pub(crate) struct BundleState {
     waiting: BTreeMap<StreamId, Waiting>,
     /// What this side sends is under it.
     pub(crate) contract: Contract,
+    /// So many bytes of all streams are to be across by the deadline, while not all of them are framed.
+    pub(crate) announced: Option<u64>,
+    pub(crate) deadline: SendDeadline,
     /// It ends now, and its streams with it.
     pub(crate) closing: bool,
     /// Nobody holds it or a stream of it any more: it ends once the peer has all that was said.
@@ -410,6 +414,8 @@ impl SharedBundle {
             address: key.0,
             waiting: BTreeMap::new(),
             contract,
+            announced: None,
+            deadline: SendDeadline::default(),
             closing: false,
             abandoned: false,
             opened: VecDeque::new(),

@@ -241,10 +241,22 @@ impl FlowSettings {
         })
     }
 
+    /// The same for flows that go on from one part to the next.
+    pub fn check_live_schedule(&self, schedule: &DaySchedule) -> Result<(), FlowError> {
+        schedule.parts().iter().try_for_each(|part| self.changed_to(self.contract.within(part)).map(drop))
+    }
+
     /// Refuses a flow of `bytes` that cannot be done in time.
     pub fn check_size(&self, bytes: u64) -> Result<(), FlowError> {
         let transport = self.transport;
         self.contract.check_size(bytes).map_err(|error| FlowError::Contract { transport, error })
+    }
+
+    /// Refuses that a stream has `bytes` across after `span`, where that cannot be or promises nothing.
+    pub(crate) fn check_done_by(&self, bytes: u64, span: Span) -> Result<(), FlowError> {
+        let contract = Contract { done_by: Some(span), ..self.contract };
+        let flow = Self { contract, ..self.clone() };
+        flow.check().and_then(|()| flow.check_size(bytes))
     }
 
     /// Refuses a contract that streams, whose size nobody knows, cannot have.
@@ -475,12 +487,11 @@ impl FlowSettings {
                 let sender = TcpSender::new(config.clone(), self.controller(config.mss));
                 let Contract { done_by, max_rate, .. } = self.contract;
                 if self.transport.honours().contains(&Field::DoneBy) {
-                    return match size {
-                        // It may be told of a time while it runs.
-                        Some(bytes) => Ok(DeadlineSender::new(sender, bytes, done_by, max_rate).into()),
-                        None if done_by.is_some() => Err(FlowError::UnknownSize),
-                        None => Ok(sender.into()),
-                    };
+                    if size.is_none() && done_by.is_some() {
+                        return Err(FlowError::UnknownSize);
+                    }
+                    // It may be told of a time while it runs, and of its size.
+                    return Ok(DeadlineSender::new(sender, size.unwrap_or(0), done_by, max_rate).into());
                 }
                 if !self.bends() {
                     return Ok(sender.into());

@@ -21,10 +21,11 @@ use super::sender_application::SenderApplication;
 use super::settings::Settings;
 use super::source::{Content, Source};
 use super::verdict::Verdict;
-use crate::clock::{Clock, realtime_ns, time_of_day};
+use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, Refused};
+use crate::day_clock::DayClock;
 use crate::driver::{ConnectionHandler, Driver, Session};
-use crate::flow::{Answer, FlowError, FlowSettings, Opening, Protocol};
+use crate::flow::{Answer, FlowError, FlowSettings, Opening, Protocol, lateness};
 use crate::seam;
 
 /// How long a loop sleeps at most while content may come from a reader.
@@ -33,9 +34,6 @@ const MAX_READER_SLEEP: Duration = Duration::from_millis(2);
 /// Time from a loss to the first retry. It doubles each time, up to the longest.
 const FIRST_RETRY: Span = Span::from_ms(250);
 const LONGEST_RETRY: Span = Span::from_secs(8);
-
-/// How often the time of day is read.
-const SCHEDULE_INTERVAL: Span = Span::from_secs(1);
 
 /// How often a waiting sender sends a sign of life. A receiver that hears nothing would count it as gone, and would
 /// send the verdict to the last known address.
@@ -333,7 +331,7 @@ fn send_once(
     // When all of it was acknowledged; what comes then is the receiver's verdict.
     let mut acknowledged = None;
     let mut heard_next = None;
-    let mut scheduled_at: Option<Instant> = None;
+    let mut day = DayClock::new(settings.schedule.clone());
     // Since when something is waited for that the receiver has to say, and since when nothing was heard but that.
     let mut waits: Option<Waits> = None;
     let session = loop {
@@ -411,18 +409,17 @@ fn send_once(
             }
         }
         if let Some(contract) = settings.take_contract() {
-            scheduled_at = None;
             sender.contract = contract;
             sender.until = contract.done_by.map(|span| now.after(span));
             outgoing.late = None;
-            for command in Command::of_contract(&contract) {
+            for command in Command::of_contract(&day.contract(&contract)) {
                 driver.command(connection, command);
             }
         }
-        if !settings.schedule.is_empty() && scheduled_at.is_none_or(|at| now.since(at) >= SCHEDULE_INTERVAL) {
-            scheduled_at = Some(now);
-            let max_rate = sender.contract.at(time_of_day(), &settings.schedule).max_rate;
-            driver.command(connection, Command::SetMaxRate(max_rate.unwrap_or_default()));
+        if day.read(now) {
+            for command in Command::of_bounds(&day.contract(&sender.contract)) {
+                driver.command(connection, command);
+            }
         }
         let Some(outgoing) = driver.application(connection) else { continue };
         let commands = outgoing.commands(now);
@@ -484,11 +481,6 @@ fn send_once(
         peer_reports: session.peer_reports(),
     };
     Ok((sent, held))
-}
-
-/// Lateness of a transfer that is expected to end at `expected`.
-fn lateness(expected: Instant, until: Instant) -> Duration {
-    if expected == Instant::MAX { Duration::MAX } else { Duration::from_nanos(expected.since(until).as_ps() / 1000) }
 }
 
 /// The announcement of `source`.

@@ -76,7 +76,7 @@ pub struct Settings {
     pub key_updates: Option<Arc<KeyUpdates>>,
     /// Another contract for a running sender, with a `done_by` that counts from then. Default: none.
     pub contract_updates: Option<Arc<ContractUpdates>>,
-    /// Greatest rates of a sender by time of day. Default: the contract's, always.
+    /// Greatest rates and least shares of what this side sends by time of day. Default: the contract's, always.
     pub schedule: DaySchedule,
     /// Allows plain transfers beyond loopback. Default false.
     pub testbed: bool,
@@ -128,7 +128,7 @@ impl Settings {
         if self.keys == Keys::Plain && !self.testbed {
             require_loopback(address)?;
         }
-        self.flow.check().and_then(|()| self.flow.check_schedule(&self.schedule)).map_err(TransferError::Flow)
+        self.flow.check().and_then(|()| self.flow.check_live_schedule(&self.schedule)).map_err(TransferError::Flow)
     }
 
     /// Where else a peer may be called, of those addresses that may be called at all.

@@ -4,13 +4,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
-use crate::common::{by, content, encrypted, loopback, send_from_port_zero, settings};
+use crate::common::{all_day, by, content, encrypted, loopback, send_from_port_zero, settings};
 use pliant_net::api::{Node, Settings, blocking};
 use pliant_net::connection::Keys;
 use pliant_net::flow::{FlowSettings, SocketTransport};
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -186,6 +188,65 @@ fn rates_change_under_a_stream() {
     }
     settings.flow.contract = by_a_time;
     assert!(blocking::Node::bind(loopback(), settings).is_err());
+}
+
+/// A node's schedule holds for the streams that begin under it, and goes from those that run when it goes: 60 kB would take a
+/// minute. A contract that a part contradicts is refused, at the start and later.
+#[test]
+fn a_schedule_changes_under_a_stream() {
+    let mut settings = encrypted(by(SocketTransport::Tcp(Algorithm::Bounded)));
+    settings.flow.contract.min_share = 0.5;
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let calling = blocking::Node::client(loopback(), Settings { schedule: all_day(), ..settings.clone() }).unwrap();
+    let mut stream = calling.connect(called.local_address()).unwrap();
+    let mut accepted = called.accept().unwrap();
+    stream.write_all(&content(60_000)).unwrap();
+    let floor = Contract { min_rate: Rate::from_bits_per_sec(8001), ..settings.flow.contract };
+    let refused = stream.set_contract(&floor).unwrap_err();
+    assert!(refused.to_string().contains("min_rate is above max_rate"), "{refused}");
+    calling.set_schedule(DaySchedule::default()).unwrap();
+    let mut bytes = vec![0; 60_000];
+    accepted.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, content(60_000));
+    stream.set_contract(&floor).unwrap();
+    settings.flow.contract = floor;
+    let refused = blocking::Node::client(loopback(), Settings { schedule: all_day(), ..settings }).err().unwrap();
+    assert!(refused.to_string().contains("min_rate is above max_rate"), "{refused}");
+}
+
+/// A stream that announces what nobody writes says that it will be late, and not before; what is written then arrives. A time
+/// that promises nothing, or that cannot be kept, is refused.
+#[test]
+fn a_stream_says_that_it_will_be_late() {
+    let mut settings = encrypted(by(SocketTransport::Tcp(Algorithm::Bounded)));
+    settings.flow.contract.min_share = 0.0;
+    let called = blocking::Node::bind(loopback(), settings.clone()).unwrap();
+    let calling = blocking::Node::client(loopback(), settings.clone()).unwrap();
+    let mut stream = calling.connect(called.local_address()).unwrap();
+    let mut accepted = called.accept().unwrap();
+    stream.set_done_by(1000, Some(Span::from_ms(1))).unwrap();
+    while stream.report().late.is_none() {
+        thread::yield_now();
+    }
+    assert_eq!(stream.report().late, Some(Duration::MAX), "nothing moves");
+    stream.set_done_by(1000, Some(Span::from_secs(3600))).unwrap();
+    assert_eq!(stream.report().late, None);
+    stream.write_all(&content(1000)).unwrap();
+    stream.finish().unwrap();
+    let mut bytes = Vec::new();
+    accepted.read_to_end(&mut bytes).unwrap();
+    assert_eq!((bytes, stream.report().late), (content(1000), None));
+    stream.set_done_by(0, None).unwrap();
+    let refused = |stream: &blocking::Stream, span| stream.set_done_by(1000, Some(span)).unwrap_err().to_string();
+    assert!(refused(&stream, Span::ZERO).contains("done_by has passed"));
+    stream.set_contract(&Contract { max_rate: Some(Rate::from_bits_per_sec(8000)), ..settings.flow.contract }).unwrap();
+    assert!(refused(&stream, Span::from_ms(999)).contains("at max_rate the flow takes longer"));
+    stream.set_contract(&Contract::default()).unwrap();
+    assert!(refused(&stream, Span::from_secs(9)).contains("done_by has no effect while min_share is 1"));
+    let mut other = settings.clone();
+    other.flow = FlowSettings { transport: SocketTransport::Tcp(Algorithm::Cubic), ..FlowSettings::default() };
+    let stream = blocking::Node::client(loopback(), other).unwrap().connect(called.local_address()).unwrap();
+    assert!(refused(&stream, Span::from_secs(9)).contains("does not honour done_by"));
 }
 
 /// Messages arrive whole, each once, and both sides agree on how many; by the contract some may be missing.

@@ -5,12 +5,14 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
 
-use crate::common::{by, content, encrypted, loopback, settings};
+use crate::common::{all_day, by, content, encrypted, loopback, settings};
 use pliant_net::api::blocking::Node;
 use pliant_net::api::{self, Bundle, Settings};
 use pliant_net::flow::SocketTransport;
 use pliant_proto::congestion::Algorithm;
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -197,6 +199,37 @@ fn the_contract_of_a_bundle_changes_where_it_can() {
             assert_eq!(called.set_contract(&refused).unwrap_err().kind(), ErrorKind::InvalidInput);
         }
     });
+}
+
+/// A bundle has the node's schedule and a time for the sum of its streams: it is late if nobody writes what was announced, and
+/// in time for what all streams together have written and announced.
+#[test]
+fn a_bundle_has_a_schedule_and_a_time() {
+    let gives_way = Contract { min_share: 0.0, ..Contract::default() };
+    let settings = Settings { schedule: all_day(), ..by(SocketTransport::Tcp(Algorithm::Bounded)) };
+    let (near, _far, called, accepted) = pair(&settings, &gives_way);
+    let mut streams = [(); 4].map(|()| called.open_blocking().unwrap());
+    for stream in &mut streams {
+        stream.write_all(&content(15_000)).unwrap();
+    }
+    called.set_done_by(1, Some(Span::from_ms(1))).unwrap();
+    while called.report().late.is_none() {
+        thread::yield_now();
+    }
+    near.set_schedule(DaySchedule::default()).unwrap();
+    called.set_done_by(60_000, Some(Span::from_secs(3600))).unwrap();
+    let of_one = streams[0].set_done_by(1, None).unwrap_err();
+    assert_eq!(of_one.to_string(), "the time of a stream of a bundle is that of the bundle");
+    for stream in &mut streams {
+        stream.write_all(&content(15_000)).unwrap();
+        stream.finish().unwrap();
+        let mut got = Vec::new();
+        accepted.accept_blocking().unwrap().read_to_end(&mut got).unwrap();
+        assert_eq!(got, [content(15_000), content(15_000)].concat());
+    }
+    assert_eq!(called.report().late, None);
+    let zero = called.set_done_by(1, Some(Span::ZERO)).unwrap_err();
+    assert!(zero.to_string().contains("done_by has passed"), "{zero}");
 }
 
 /// Streams by themselves, messages and bundles of one node do not take each other's places: each is accepted as what it is.

@@ -12,6 +12,7 @@ use pliant_net::connection::Keys;
 use pliant_net::flow::{FlowSettings, Protocol, SocketTransport};
 use pliant_net::socket::{Batch, Socket};
 use pliant_net::transfer::{Received, Receiver, Sent, Settings, Source, Target, TransferError, send};
+use pliant_proto::contract::schedule::DaySchedule;
 use pliant_proto::packet::{Ecn, TrafficClass};
 use pliant_proto::rng::Stream;
 use pliant_proto::time::{Instant, Span};
@@ -404,4 +405,9 @@ pub(crate) fn send_from_port_zero(to: SocketAddr, content: &[u8]) -> bool {
     let sent = sendto(std::os::fd::AsRawFd::as_raw_fd(&raw), &datagram, &SockaddrIn::from(to), MsgFlags::empty());
     assert_eq!(sent, Ok(datagram.len()));
     true
+}
+
+/// A schedule with next to no rate at any time of the day.
+pub(crate) fn all_day() -> DaySchedule {
+    "00:00-12:00=8kbit/s,12:00-00:00=8kbit/s".parse().unwrap()
 }

@@ -73,20 +73,25 @@ pub struct FlowDeadline {
 }
 
 impl FlowDeadline {
-    /// The deadline of a flow of `bytes` that starts at `now`, or has so many left, and must be done `span` later. It sends no
-    /// faster than `max_rate`.
+    /// The deadline of a flow of `bytes` that starts at `now` and must be done `span` later. It sends no faster than
+    /// `max_rate`.
     pub fn new(now: Instant, bytes: u64, span: Span, max_rate: Option<Rate>) -> Self {
+        Self::resumed(now, 0, bytes, span, max_rate)
+    }
+
+    /// The same of a flow that runs already, with `across` of its bytes at the receiver.
+    pub fn resumed(now: Instant, across: u64, bytes: u64, span: Span, max_rate: Option<Rate>) -> Self {
         let window = span.divided_by(WINDOWS).max(Span::from_ns(1));
         Self {
             bytes,
             max_rate,
             aim: now.after(span.minus(span.divided_by(RESERVE))),
             until: now.after(span),
-            even: (now, 0),
+            even: (now, across),
             window,
             ends: now.after(window),
-            full_since: (now, 0),
-            began: (now, 0),
+            full_since: (now, across),
+            began: (now, across),
             previous: 0.0,
             full_windows: 0,
             full: false,
@@ -98,6 +103,11 @@ impl FlowDeadline {
     /// When the flow must be done.
     pub fn until(&self) -> Instant {
         self.until
+    }
+
+    /// The flow has so many bytes, of which those that are new to it need not have been given yet.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.bytes = bytes;
     }
 
     /// The flow sends no faster than `rate` from now on.
@@ -310,6 +320,24 @@ mod tests {
         assert_eq!(deadline.observe(Instant::ZERO, 0, None), Some(Late { expected: at(4.0) }));
         let mut deadline = FlowDeadline::new(Instant::ZERO, 4_000_000, Span::from_secs(5), Some(mbit(8)));
         assert_eq!(deadline.observe(Instant::ZERO, 0, None), None);
+    }
+
+    /// A flow that runs already needs for what is left of it what a flow of that size needs from its start, and is as late.
+    #[test]
+    fn a_deadline_set_later_counts_what_is_left() {
+        let (span, half) = (Span::from_secs(32), 32_000_000);
+        let mut fresh = FlowDeadline::new(Instant::ZERO, half, span, None);
+        let mut running = FlowDeadline::resumed(Instant::ZERO, half, 2 * half, span, None);
+        for second in 1..=32 {
+            // A quarter of what it needs.
+            let (now, across) = (at(f64::from(second)), 250_000 * second as u64);
+            assert_eq!(fresh.need(now, across), running.need(now, half + across));
+            assert_eq!(fresh.observe(now, across, Some(mbit(2))), running.observe(now, half + across, Some(mbit(2))));
+        }
+        assert!(running.said_late().is_some());
+        assert_eq!(fresh.said_late(), running.said_late());
+        running.set_bytes(half);
+        assert_eq!(running.need(at(33.0), half), Need::Nothing);
     }
 
     proptest! {

@@ -1,6 +1,6 @@
 //! A greatest rate and a least share by time of day.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
@@ -81,6 +81,30 @@ pub enum ScheduleError {
     TooMany,
 }
 
+impl FromStr for DayPart {
+    type Err = String;
+
+    /// Reads `22:00-06:00=none` and `08:00-18:00=20Mbit/s`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || String::from("it must be FROM-TO=RATE, such as 08:00-18:00=20Mbit/s or 22:00-06:00=none");
+        let (times, rate) = text.split_once('=').ok_or_else(wrong)?;
+        let (from, to) = times.split_once('-').ok_or_else(wrong)?;
+        let rate = if rate == "none" { None } else { Some(rate.parse::<Rate>().map_err(|error| error.to_string())?) };
+        Ok(Self { from: from.parse()?, to: to.parse()?, max_rate: rate, min_share: None })
+    }
+}
+
+impl FromStr for DaySchedule {
+    type Err = String;
+
+    /// Reads parts with commas between them; no text is a schedule that says nothing.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split(',').filter(|_| !text.is_empty());
+        let parts = parts.map(|part| part.parse().map_err(|error| alloc::format!("{part}: {error}")));
+        Self::new(parts.collect::<Result<_, _>>()?).map_err(|error| error.to_string())
+    }
+}
+
 impl fmt::Display for DayPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.from, self.to)
@@ -153,7 +177,6 @@ impl DaySchedule {
 mod tests {
     use super::*;
     use crate::contract::Contract;
-    use alloc::string::ToString;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -222,6 +245,26 @@ mod tests {
         assert_eq!(why(vec![part("06:00", "07:00", 1); 97]), "more than 96 parts");
         for text in ["", "6:00", "24:00", "06:60", "06:00:60", "06:00:", "06", "+6:00", "06:00:00:00", "noon"] {
             assert!(text.parse::<TimeOfDay>().is_err(), "{text}");
+        }
+    }
+
+    /// A whole schedule in a line, and what is wrong with a part of one.
+    #[test]
+    fn a_schedule_is_read_from_text() {
+        let read = |text: &str| text.parse::<DaySchedule>();
+        let expected = DaySchedule::new(vec![part("22:00", "06:00", 0), part("08:00", "18:00", 20)]);
+        assert_eq!(read("22:00-06:00=none,08:00-18:00=20Mbit/s"), Ok(expected.unwrap()));
+        assert_eq!(read(""), Ok(DaySchedule::default()));
+        for (text, why) in [
+            (",", ": it must be FROM-TO=RATE"),
+            ("22:00-06:00", "22:00-06:00: it must be FROM-TO=RATE"),
+            ("22:00-6:00=none", "22:00-6:00=none: 6:00: a time of day is HH:MM"),
+            ("22:00-06:00=fast", "22:00-06:00=fast: "),
+            ("22:00-06:00=none,05:00-07:00=none", "22:00-06:00 and 05:00-07:00 have a time in common"),
+            ("22:00-06:00=0Mbit/s", "max_rate of 22:00-06:00 must be above 0"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(why), "{text}: {error}");
         }
     }
 

@@ -79,6 +79,8 @@ pub enum Command<A = Infallible> {
     SetFairRate(Rate),
     /// The flow must be done this long after now; [`Span::MAX`] removes the deadline.
     SetDoneBy(Span),
+    /// The flow is done, as its deadline sees it, once so many bytes of it are across, counted from its start.
+    SetSize(u64),
     /// The driver answers what the transport [asked](Event::Ask).
     Answer(A),
 }
@@ -86,13 +88,18 @@ pub enum Command<A = Infallible> {
 impl<A> Command<A> {
     /// The commands that give a running flow this contract. Its deadline counts from now. Its bound of delivery and its
     /// priority do not change.
-    pub fn of_contract(contract: &Contract) -> [Self; 5] {
+    pub fn of_contract(contract: &Contract) -> impl Iterator<Item = Self> + use<A> {
+        let deadline = Self::SetDoneBy(contract.done_by.unwrap_or(Span::MAX));
+        Self::of_bounds(contract).into_iter().chain([deadline])
+    }
+
+    /// The same without the deadline, which stays.
+    pub fn of_bounds(contract: &Contract) -> [Self; 4] {
         [
             Self::SetWeight(contract.weight),
             Self::SetMinShare(contract.min_share),
             Self::SetMinRate(contract.min_rate),
             Self::SetMaxRate(contract.max_rate.unwrap_or_default()),
-            Self::SetDoneBy(contract.done_by.unwrap_or(Span::MAX)),
         ]
     }
 
@@ -111,6 +118,7 @@ impl<A> Command<A> {
             | Self::SetMaxRate(_)
             | Self::SetFairRate(_)
             | Self::SetDoneBy(_)
+            | Self::SetSize(_)
             | Self::Answer(_) => None,
         }
     }
@@ -131,6 +139,7 @@ impl<A> Command<A> {
             Self::SetMaxRate(rate) => Command::SetMaxRate(rate),
             Self::SetFairRate(rate) => Command::SetFairRate(rate),
             Self::SetDoneBy(span) => Command::SetDoneBy(span),
+            Self::SetSize(bytes) => Command::SetSize(bytes),
             Self::Answer(answer) => Command::Answer(take(answer)?),
         })
     }
@@ -414,6 +423,7 @@ mod tests {
             Command::SetMaxRate(Rate::from_gbit_per_sec(1)),
             Command::SetDoneBy(Span::MAX),
         ];
-        assert_eq!(Command::of_contract(&contract), expected);
+        assert!(Command::of_contract(&contract).eq(expected));
+        assert!(expected.starts_with(&Command::of_bounds(&contract)));
     }
 }

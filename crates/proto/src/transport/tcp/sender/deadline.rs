@@ -29,13 +29,13 @@ struct Parts<C> {
     late: Option<Instant>,
 }
 
-/// The sender of one flow of known size with a deadline. Its controller must take [a needed
-/// rate](CongestionControl::set_needed_rate).
+/// The sender of one flow with a deadline, by which a known number of its bytes must be across. Its controller must take [a
+/// needed rate](CongestionControl::set_needed_rate).
 pub struct DeadlineSender<C>(Box<Parts<C>>);
 
 impl<C: CongestionControl> DeadlineSender<C> {
     /// `sender`, of a flow of `bytes`. If there is a span, the flow must be done `span` after its first byte is given.
-    /// It is limited to `max_rate`.
+    /// It is limited to `max_rate`. A flow of unknown size has 0 bytes and no span until it is told otherwise.
     pub fn new(sender: TcpSender<C>, bytes: u64, span: Option<Span>, max_rate: Option<Rate>) -> Self {
         let phase = span.map_or(Phase::Free, Phase::Waits);
         Self(Box::new(Parts { sender, bytes, max_rate, phase, late: None }))
@@ -68,7 +68,8 @@ impl<C: CongestionControl> Parts<C> {
             self.phase = Phase::Free;
             self.sender.controller_mut().set_needed_rate(Rate::default());
         } else {
-            self.phase = Phase::Runs(FlowDeadline::new(now, self.bytes, span, self.max_rate));
+            let across = self.sender.unacked().min(self.bytes);
+            self.phase = Phase::Runs(FlowDeadline::resumed(now, across, self.bytes, span, self.max_rate));
         }
     }
 }
@@ -87,6 +88,12 @@ impl<C: CongestionControl> Transport for DeadlineSender<C> {
         let parts = &mut *self.0;
         match (&mut parts.phase, command) {
             (_, Command::SetDoneBy(span)) => parts.set_done_by(now, span),
+            (phase, Command::SetSize(bytes)) => {
+                parts.bytes = bytes;
+                if let Phase::Runs(deadline) = phase {
+                    deadline.set_bytes(bytes);
+                }
+            }
             (phase, Command::SetMaxRate(rate)) => {
                 parts.max_rate = (rate != Rate::default()).then_some(rate);
                 if let Phase::Runs(deadline) = phase {

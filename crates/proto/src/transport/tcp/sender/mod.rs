@@ -392,6 +392,7 @@ impl<C: CongestionControl> Transport for TcpSender<C> {
             Command::SetMaxRate(_)
             | Command::SetFairRate(_)
             | Command::SetDoneBy(_)
+            | Command::SetSize(_)
             | Command::Consume { .. }
             | Command::Acknowledge
             | Command::AnnounceMessages { .. } => {}

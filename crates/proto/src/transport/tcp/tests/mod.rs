@@ -1,6 +1,7 @@
 //! Scenarios of a sender and a receiver over a scripted path.
 
 mod cross_queue;
+mod deadline;
 mod delay;
 mod ecn;
 mod handshake;
