@@ -58,7 +58,8 @@ int pliant_node_port(const pliant_node *node);
  * "" removes it. 0 or an error. */
 int pliant_node_set_schedule(pliant_node *node, const char *schedule);
 
-/* Frees a node; streams live on. */
+/* Frees a node. It waits until streams that were closed before have told their peers, so that a program may end at once;
+ * streams that were not live on. */
 void pliant_node_free(pliant_node *node);
 
 pliant_stream *pliant_connect(pliant_node *node, const char *address);

@@ -234,10 +234,10 @@ impl NetNode {
         Ok(Pending::new(async move { node.accept_messages().await.map(Given::Receiver) }))
     }
 
-    /// Closes it once what is under way has ended.
+    /// Closes it once what is under way has ended. If nothing is, the peers of streams that were closed have been told.
     fn close(&self, py: Python<'_>) {
         let node = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| drop(node));
+        py.detach(|| node.and_then(Arc::into_inner).map(Node::close));
     }
 }
 

@@ -40,8 +40,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A node whose calls wait.
+/// A node whose calls wait. Dropped, it waits until streams that were finished and dropped before have told their peers that
+/// they are closed, so that a program may end at once.
 pub struct Node(node::Node);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.0.part();
+    }
+}
 
 impl Node {
     /// See [`super::Node::client`].

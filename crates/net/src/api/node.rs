@@ -75,6 +75,17 @@ impl Node {
         self.shared.set_schedule(schedule)
     }
 
+    /// Ends the node, and waits until streams that were finished and dropped before have told their peers that they are closed:
+    /// a program may end then.
+    pub fn close(self) {
+        self.part();
+    }
+
+    pub(super) fn part(&self) {
+        self.shared.close();
+        self.shared.wait_parted();
+    }
+
     /// Calls `to` for a byte stream.
     pub async fn connect(&self, to: SocketAddr) -> io::Result<Stream> {
         let flow = self.shared.flow();

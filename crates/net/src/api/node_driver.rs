@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pliant_proto::contract::schedule::DaySchedule;
@@ -73,7 +73,9 @@ impl NodeDriver {
     /// Runs until the node and all its connections are dropped, or its socket fails.
     pub(super) fn run(self) {
         let Self { mut driver, mut connections } = self;
+        let _end = Parting(Arc::downgrade(&connections.node));
         loop {
+            let closing = connections.node.is_closing();
             if let Err(error) = driver.run_once(&mut connections, MAX_SLEEP) {
                 connections.fail(&driver, &error);
                 return;
@@ -83,6 +85,9 @@ impl NodeDriver {
             }
             connections.settle(&mut driver);
             connections.follow_schedule(&mut driver);
+            if closing {
+                connections.node.part();
+            }
             // Only this thread holds the shared state: neither the node nor a connection is left.
             if connections.node.is_closing()
                 && Arc::strong_count(&connections.node) == 1
@@ -90,6 +95,17 @@ impl NodeDriver {
             {
                 return;
             }
+        }
+    }
+}
+
+/// However the thread ends, nobody waits for it any more.
+struct Parting(Weak<SharedNode>);
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        if let Some(node) = self.0.upgrade() {
+            node.part();
         }
     }
 }

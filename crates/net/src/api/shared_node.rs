@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use pliant_proto::contract::Contract;
@@ -36,6 +36,8 @@ pub(super) struct SharedNode {
     bundles: Arc<SharedBundles>,
     bundle_backlog: Mutex<Backlog<Arc<SharedBundle>>>,
     closing: AtomicBool,
+    /// The thread has served what was wanted before the node was dropped, or has ended.
+    parted: (Mutex<bool>, Condvar),
     /// Why its thread serves nobody any more.
     failure: OnceLock<String>,
     settings: Settings,
@@ -102,6 +104,7 @@ impl SharedNode {
             bundles,
             bundle_backlog: Mutex::default(),
             closing: AtomicBool::new(false),
+            parted: (Mutex::new(false), Condvar::new()),
             failure: OnceLock::new(),
             settings,
             schedule,
@@ -292,7 +295,8 @@ impl SharedNode {
 
     /// The node is dropped: nobody will accept what waits.
     pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        // Whoever sees it sees what was queued before.
+        self.closing.store(true, Ordering::Release);
         for connection in self.backlog().connections() {
             connection.lock().wanted.abandoned = true;
         }
@@ -305,7 +309,19 @@ impl SharedNode {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// The thread has served what was wanted before the node was dropped, or ends.
+    pub(super) fn part(&self) {
+        *lock(&self.parted.0) = true;
+        self.parted.1.notify_all();
+    }
+
+    /// Waits until it has: connections that were dropped before have told their peers.
+    pub(super) fn wait_parted(&self) {
+        let parted = self.parted.1.wait_while(lock(&self.parted.0), |parted| !*parted);
+        drop(parted.unwrap_or_else(PoisonError::into_inner));
     }
 }
 

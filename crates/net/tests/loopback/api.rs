@@ -249,6 +249,34 @@ fn a_stream_says_that_it_will_be_late() {
     assert!(refused(&stream, Span::from_secs(9)).contains("does not honour done_by"));
 }
 
+/// A program that ends as soon as it has dropped its node leaves nobody waiting: the peer hears that the stream is closed. The
+/// test calls itself, as a thread would outlive the node.
+#[test]
+fn a_program_may_end_at_once() {
+    const CALLED: &str = "PLIANT_TEST_CALLED";
+    if let Ok(called) = std::env::var(CALLED) {
+        let node = blocking::Node::client(loopback(), settings()).unwrap();
+        let mut stream = node.connect(called.parse().unwrap()).unwrap();
+        stream.write_all(b"all of it").unwrap();
+        stream.finish().unwrap();
+        drop((stream, node));
+        std::process::exit(0);
+    }
+    // Who hears nothing waits for less than 30 seconds.
+    let called = blocking::Node::bind(loopback(), Settings { idle_timeout: Span::from_secs(3), ..settings() }).unwrap();
+    for _ in 0..10 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "api::a_program_may_end_at_once"]).env(CALLED, called.local_address().to_string());
+        let mut child = child.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut stream = called.accept().unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"all of it");
+        assert!(child.wait().unwrap().success());
+        stream.finish().unwrap();
+    }
+}
+
 /// Messages arrive whole, each once, and both sides agree on how many; by the contract some may be missing.
 #[test]
 fn messages_arrive_whole() {
