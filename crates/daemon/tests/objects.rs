@@ -515,6 +515,24 @@ fn a_redirection_to_tls_keeps_no_place() {
     });
 }
 
+/// A hash that no source has, and for which there is no name to ask a mirror by, is unknown: the program hears of it, and the fetch
+/// keeps no place.
+#[test]
+fn a_hash_without_a_name_is_not_left_to_mirrors() {
+    block_on(async {
+        let site = Site::new();
+        let far = site.daemon("far", &[], "").await;
+        let near = site.daemon("near", &[far.objects().unwrap()], "mirrors = [\"http://127.0.0.1:9/\"]").await;
+        for method in ["GET", "HEAD"] {
+            let request = format!("{method} /objects/{} HTTP/1.1", "0c".repeat(32));
+            let asked = ask(near.doors()[0], &request);
+            let (head, _) = tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+            assert!(head.starts_with("http/1.1 404"), "{method}: {head}");
+        }
+        assert_eq!(near.status().objects.unwrap().fetches, 0);
+    });
+}
+
 /// A disk that is full, and sources that are all gone, are told to the program as long as nothing was sent to it, and in the log in
 /// any case, on one line. The log is a process's own, and so is the limit that stands for a full disk: the test calls itself.
 #[test]
