@@ -1138,9 +1138,9 @@ impl FetchHandler<'_> {
             return problem;
         }
         self.deserted = true;
-        // A source that was there and is lost says more than one that never answered.
+        // A source that was there and is lost says more than one that has nothing, and that more than one that never answered.
         let last = self.calls.iter_mut().filter_map(|call| call.ended.take().or_else(|| call.lost.take()));
-        last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
+        last.max_by_key(|error| (!error.is_absence(), !matches!(error, TransferError::NoAnswer { .. })))
     }
 
     /// What is left to mirrors, if there is no source and the wanted content is known.
