@@ -229,9 +229,10 @@ soak: $(PLIANT)
 	python3 bench/soak.py $(PLIANT) --seconds $(SOAK_SECONDS)
 
 ## Two daemons for DAEMON_SOAK_SECONDS through such a switch, with a link that fails, requests through every door, connections that stay,
-## and a stranger who attacks; needs root. Fails if a connection does, or if memory or descriptors grow.
+## objects that come, change and go, Kafka if `make target/kafka/ready` was there before, a third daemon that is killed, and a stranger who
+## attacks; needs root. Fails if a connection does, if other bytes come, or if memory or descriptors grow.
 soak-daemon: $(PLIANT)
-	python3 bench/daemon_soak.py $(PLIANT) --seconds $(DAEMON_SOAK_SECONDS)
+	$(or $(wildcard target/kafka/venv/bin/python),python3) bench/daemon_soak.py $(PLIANT) --kafka target/kafka --seconds $(DAEMON_SOAK_SECONDS)
 
 ## The program below PREFIX with the preload library, manual pages and completions for bash, zsh and fish. DESTDIR as usual. Builds nothing,
 ## so that root need not: `make release` first.

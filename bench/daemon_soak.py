@@ -3,14 +3,19 @@
 (needs root), the switch losing, doubling, corrupting and reordering frames, and the link going down for two seconds every
 minute. Programs connect through two forward doors of different transports and through the proxy, to a service that says
 back what it hears: requests of a byte to a megabyte, some of which the program aborts in the middle; a connection per
-door that is busy from the beginning to the end; and idle ones. Meanwhile a stranger without the key attacks both
-daemons, their files are read again, a class is changed, and their states are asked for.
+door that is busy from the beginning to the end; and idle ones. Files are fetched through the door of objects while they come,
+change and go (object_soak.py), and Kafka's clients produce and consume (kafka_soak.py). Meanwhile a stranger without the key attacks both
+daemons, their files are read again, a class is changed, and their states are asked for. A third daemon, beside the far one, is a
+second source of files and a second exit to Kafka. It is killed every minute, and starts again.
+
+Kafka needs `--kafka`, and Python with what kafka/requirements.txt names. Without, the rest runs.
 
 Fails if a connection fails or brings back other bytes, if the faults or the attacks did not happen, if a daemon ends, or if its
 memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import random
@@ -28,7 +33,11 @@ from hosts import memory_bytes, until
 from programs import ECHO, ECHO_SERVER
 from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
 
-PORT = 7411
+# Of the daemons, by their sockets for connections and for files; the third is on the far host.
+PORT, FILES_PORT, THIRD_PORT, THIRD_FILES_PORT, MIRROR_PORT = 7411, 7413, 7421, 7423, 7480
+OBJECTS, KAFKA = {"near": 7481, "third": 7482}, {"far": 9003, "third": 9004}
+CACHE_LIMIT, DISK = "24MB", "64m"
+KILL_EVERY, KILLED_SECONDS = 60, 4
 # A forward door for each, and the proxy.
 DOORS, PROXY = {"cubic": 9001, "bounded": 9002}, 1080
 IDLE, IDLE_SECONDS, AT_ONCE = 200, 20, 4
@@ -181,15 +190,35 @@ def descriptors(pid):
         return None
 
 
-def write_files(folder, rate, seed):
+def write_files(folder, rate, seed, broker):
     write_plan(folder / "plan.toml", rate, seed)
-    classes = "".join(f'[classes.{name}]\ntransport = "{name}"\n' for name in DOORS)
+    transports = {name: name for name in DOORS} | {"files": "weighted-fair"} | ({"kafka": "dctcp"} if broker else {})
+    classes = "".join(f'[classes.{name}]\ntransport = "{transport}"\n' for name, transport in transports.items())
     forwards = "".join(f'[[forward]]\nlisten = "127.0.0.1:{port}"\nto = "far"\ntarget = "127.0.0.1:{ECHO}"\nclass = "{name}"\n'
                        for name, port in DOORS.items())
     proxy = f'[proxy]\nlisten = "127.0.0.1:{PROXY}"\n[[proxy.route]]\nhost = "*"\nto = "far"\nclass = "cubic"\n'
-    for name, address, rest in (("far", RECEIVER, f'[exit]\nallow = ["127.0.0.1:{ECHO}"]\n'),
-                                ("near", SENDER, f'[peers]\nfar = "{RECEIVER}:{PORT}"\n{forwards}{proxy}')):
-        (folder / f"{name}.toml").write_text(f'listen = "{address}:{PORT}"\ncontrol = "{name}.sock"\nkey = "key"\n{classes}{rest}')
+    kafka = "".join(f'[[kafka]]\nlisten = "127.0.0.1:{port}"\nto = "{name}"\nbootstrap = "{broker}"\nclass = "kafka"\n'
+                    + "".join(f'[kafka.topics."{carry}-*"]\nmin_delivery = 0.8\nwhen = "always"\ncarry = "{carry}"\n'
+                              for carry in ("stream", "messages")) for name, port in KAFKA.items()) if broker else ""
+    ledger = 'kafka_ledger = "{}.ledger"\n' if broker else ""
+    allowed = json.dumps([f"127.0.0.1:{ECHO}", *([broker] if broker else [])])
+    exits = f"[exit]\nallow = {allowed}\n{ledger}"
+    peers = f'[peers]\nfar = "{RECEIVER}:{PORT}"\nthird = "{RECEIVER}:{THIRD_PORT}"\n'
+    mirrors = f'mirrors = ["http://{RECEIVER}:{MIRROR_PORT}/"]\n'
+    files = {"near": f"{SENDER}:{FILES_PORT}", "far": f"{RECEIVER}:{FILES_PORT}", "third": f"{RECEIVER}:{THIRD_FILES_PORT}"}
+    for name, listen, offered, cache, of_objects, rest in (
+            ("near", f"{SENDER}:{PORT}", "of_near", "near.cache", mirrors, f"{peers}{forwards}{proxy}{kafka}"),
+            ("far", f"{RECEIVER}:{PORT}", "of_far", "far.cache", "", exits.format("far")),
+            ("third", f"{RECEIVER}:{THIRD_PORT}", "of_far", "disk/cache", "", exits.format("third"))):
+        door = f'door = "127.0.0.1:{OBJECTS[name]}"\n' if name in OBJECTS else ""
+        sources = "".join(f'{other} = "{at}"\n' for other, at in files.items() if other != name)
+        (folder / f"{name}.toml").write_text(
+            f'listen = "{listen}"\ncontrol = "{name}.sock"\nkey = "key"\n{classes}{rest}'
+            f'[objects]\nlisten = "{files[name]}"\nclass = "files"\noffer = ["{offered}"]\ncache = "{cache}"\n'
+            f'cache_limit = "{CACHE_LIMIT}"\n{door}{of_objects}[objects.folders.tree_{offered}]\npath = "tree_{offered}"\n'
+            f"[objects.sources]\n{sources}")
+    for name in ("of_near", "of_far", "tree_of_near", "tree_of_far", "disk", "scratch"):
+        (folder / name).mkdir()
 
 
 def disturb(pliant, folder, network, over, counts, failures):
@@ -220,6 +249,27 @@ def disturb(pliant, folder, network, over, counts, failures):
                 counts["outages"] += 1
 
 
+def kill(start, processes, file, over, counts):
+    """Kills the third daemon and starts it again; when it was away goes to the file."""
+    away = []
+
+    def note():
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(away))
+        part.rename(file)
+
+    while not over.wait(random.uniform(0.5, 1.5) * KILL_EVERY):
+        away.append([time.monotonic(), None])
+        note()
+        processes["third"].kill()
+        processes["third"].wait()
+        over.wait(KILLED_SECONDS)
+        start()
+        counts["kills"] += 1
+        away[-1][1] = time.monotonic()
+        note()
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("pliant", help="path of the pliant binary")
@@ -227,6 +277,7 @@ def main():
     arguments.add_argument("--every", type=float, default=10, help="seconds between samples of memory")
     arguments.add_argument("--rate", type=int, default=50, help="Mbit/s of the link")
     arguments.add_argument("--seed", type=int, default=1, help="of the requests and of the switch's faults")
+    arguments.add_argument("--kafka", type=Path, help="folder of kafka/run.py, with jars/ of the broker")
     arguments.add_argument("--out", type=Path, help="writes the samples and the result here, as JSON")
     arguments.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     given = arguments.parse_args()
@@ -237,18 +288,32 @@ def main():
     if given.seconds < 200:
         sys.exit("daemon_soak.py: --seconds must be at least 200")
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("daemon_soak.py: ended by SIGTERM"))
     pliant, network, failures, processes = Path(given.pliant).resolve(), Network(), [], {}
-    counts = dict.fromkeys(("outages", "reload", "set", "status"), 0)
+    counts = dict.fromkeys(("outages", "reload", "set", "status", "kills"), 0)
+    jars = given.kafka / "jars" if given.kafka else None
+    if jars is None or not jars.exists() or not importlib.util.find_spec("confluent_kafka") or not importlib.util.find_spec("kafka"):
+        print("daemon_soak.py: without Kafka, which needs --kafka and the Python packages of kafka/requirements.txt", file=sys.stderr)
+        jars = None
     samples = {name: {"bytes": [], "descriptors": []} for name in ("near", "far")}
     over = threading.Event()
     with tempfile.TemporaryDirectory(prefix="pliant-daemon-soak.") as path:
         folder = Path(path)
-        write_files(folder, given.rate, given.seed)
         subprocess.run([pliant, "keygen", folder / "key"], check=True, capture_output=True)
 
         def start(name, host, *words, **more):
             processes[name] = network.start(host, folder / f"{name}.log", *words, cwd=folder, **more)
             return processes[name]
+
+        def start_part(script, name, host, *words):
+            command = [sys.executable, Path(__file__).with_name(script), *words]
+            return start(name, host, *command, stdout=subprocess.PIPE, text=True)
+
+        def start_third():
+            # The disk of its cache is small, and stays when it is killed.
+            with (folder / "third.log").open("a") as log:
+                inside = ["nsenter", "--target", str(processes["disk"].pid), "--mount", "--net", pliant, "daemon", folder / "third.toml"]
+                processes["third"] = subprocess.Popen(inside, cwd=folder, stdout=log, stderr=log)
 
         def log(name):
             return (folder / f"{name}.log").read_text().strip()
@@ -262,27 +327,60 @@ def main():
                             of[key].append(value)
 
         threads = [threading.Thread(target=sample),
-                   threading.Thread(target=disturb, args=(pliant, folder, network, over, counts, failures))]
+                   threading.Thread(target=disturb, args=(pliant, folder, network, over, counts, failures)),
+                   threading.Thread(target=kill, args=(start_third, processes, folder / "away", over, counts))]
         try:
             subprocess.run(network.inside(network.second, *"ip link set dev lo up".split()), check=True)
             subprocess.run(network.inside(network.first, *"ip link set dev lo up".split()), check=True)
+            if jars:
+                (folder / "jars").symlink_to(jars.resolve())
+                start_part("kafka_soak.py", "broker", network.second, "broker", folder, folder / "broker")
+                until("the broker", (folder / "broker").exists, 2 * PATIENCE_SECONDS)
+            write_files(folder, given.rate, given.seed, (folder / "broker").read_text() if jars else None)
             start("switch", network.switch, pliant, "switch", folder / "plan.toml")
             start("service", network.second, sys.executable, "-c", ECHO_SERVER)
             start("far", network.second, pliant, "daemon", folder / "far.toml")
             start("near", network.first, pliant, "daemon", folder / "near.toml")
-            until("the daemons", lambda: all((folder / f"{end}.sock").exists() for end in samples))
-            attack = [sys.executable, Path(__file__).with_name("attacker.py"), ATTACKER, SENDER, RECEIVER, PORT]
+            tmpfs = f"mount -t tmpfs -o size={DISK} disk '{folder}/disk' && exec sleep infinity"
+            start("disk", network.second, "unshare", "--mount", "sh", "-c", tmpfs)
+            until("the disk", lambda: os.path.ismount(f"/proc/{processes['disk'].pid}/root{folder}/disk"))
+            start_third()
+            until("the daemons", lambda: all((folder / f"{end}.sock").exists() for end in (*samples, "third")))
+            start_part("object_soak.py", "mirror", network.second, "mirror", "--address", RECEIVER, "--door", MIRROR_PORT,
+                       "--offered", folder / "of_far")
+            both = ("--pliant", pliant, "--key", folder / "key", "--scratch", folder / "scratch", "--seconds", given.seconds, "--seed", given.seed)
+            parts = {"objects near": start_part(
+                "object_soak.py", "objects near", network.first, "near", *both, "--offered", folder / "of_far", "--tree", folder / "tree_of_far",
+                "--door", OBJECTS["near"], "--sources", f"{RECEIVER}:{FILES_PORT}", f"{RECEIVER}:{THIRD_FILES_PORT}")}
+            parts["objects far"] = start_part(
+                "object_soak.py", "objects far", network.second, "far", *both, "--offered", folder / "of_near", "--tree", folder / "tree_of_near",
+                "--door", OBJECTS["third"], "--sources", f"{SENDER}:{FILES_PORT}", "--away", folder / "away",
+                "--disk", f"/proc/{processes['disk'].pid}/root{folder}/disk/filler")
+            if jars:
+                parts["kafka"] = start_part("kafka_soak.py", "kafka", network.first, "clients", pliant, folder, json.dumps(KAFKA),
+                                            "--seconds", given.seconds, "--seed", given.seed)
+            attack = [sys.executable, Path(__file__).with_name("attacker.py"), ATTACKER, SENDER, RECEIVER, PORT, FILES_PORT]
             stranger = start("attacker", network.first, *attack, stdout=subprocess.PIPE, text=True)
             words = [sys.executable, __file__, pliant, "--client", "--seconds", given.seconds, "--seed", given.seed]
             client = start("client", network.first, *words, stdout=subprocess.PIPE, text=True)
             for thread in threads:
                 thread.start()
             said, _ = client.communicate()
+            # Kafka's readers have to come to the end.
+            of_parts = {name: part.communicate(timeout=2 * PATIENCE_SECONDS)[0] for name, part in parts.items()}
             over.set()
             for thread in threads:
                 thread.join()
             done = json.loads(said) if client.returncode == 0 else {"counts": {}, "failures": [log("client")]}
             failures += done["failures"]
+            for name, text in of_parts.items():
+                told = json.loads(text) if parts[name].returncode == 0 else {"counts": {}, "failures": [f"{name}: {log(name)}"]}
+                done["counts"][name] = told["counts"]
+                failures += told["failures"]
+            processes["mirror"].terminate()
+            done["counts"]["mirror"] = json.loads(processes["mirror"].communicate(timeout=60)[0] or "{}")
+            if not all(done["counts"]["mirror"].values()):
+                failures.append(f"the mirror was not asked, or did not lie: {done['counts']['mirror']}")
             stranger.send_signal(signal.SIGTERM)
             attacks = json.loads(stranger.communicate(timeout=60)[0] or "{}")
             if not attacks or not all(attacks.values()):
@@ -297,6 +395,13 @@ def main():
                 failures.append(f"faults that did not happen: {', '.join(missing)}")
         finally:
             over.set()
+            for thread in threads:
+                if thread.ident:
+                    thread.join()
+            if jars and "broker" in processes:
+                # It ends the broker itself.
+                processes["broker"].terminate()
+                processes["broker"].wait()
             for process in processes.values():
                 process.kill()
                 process.wait()
@@ -315,7 +420,7 @@ def main():
             failures.append(f"the {name} daemon's descriptors grew from {few:.0f} to {many:.0f}")
     print(json.dumps({key: value for key, value in result.items() if key not in samples}))
     if given.out:
-        given.out.write_text(json.dumps({**result, "failures": failures}, indent=1) + "\n")
+        given.out.write_text(json.dumps({**result, "samples": samples, "failures": failures}) + "\n")
     for failure in failures[:20]:
         print(f"daemon_soak.py: {failure}", file=sys.stderr)
     sys.exit(1 if failures else 0)

@@ -32,11 +32,11 @@ def add_namespace(name):
     run(*inside(name, "sysctl", "-qw", "net.ipv4.tcp_congestion_control=cubic"))
 
 
-def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
+def until(what, condition, patience=PATIENCE):
+    deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"{what} did not come within {PATIENCE} s")
+            raise SystemExit(f"{what} did not come within {patience} s")
         time.sleep(0.02)
 
 

@@ -82,9 +82,9 @@ def ends_on_failure(part):
 
 class Cluster:
     """Brokers in KRaft mode, each a controller too, with a listener each without and with SASL, with TLS, and one for a relay,
-    at whose port it says it is."""
+    at whose port it says it is. `more` are further settings."""
 
-    def __init__(self, folder, count):
+    def __init__(self, folder, count, more=""):
         self.jars = str(folder / "jars" / "*")
         ports = free_ports(6 * count)
         self.ports, self.sasl_ports, self.tls_ports, self.relay_ports, self.relayed_ports, controllers = (
@@ -99,7 +99,7 @@ class Cluster:
         self.processes = []
         for n, (port, controller) in enumerate(zip(self.ports, controllers)):
             listeners = {"PLAINTEXT": port, "SASL": self.sasl_ports[n], "TLS": self.tls_ports[n]}
-            listens, advertises = ([f"{name}://127.0.0.1:{port}" for name, port in (listeners | more).items()] for more in (
+            listens, advertises = ([f"{name}://127.0.0.1:{port}" for name, port in (listeners | others).items()] for others in (
                 {"RELAYED": self.relayed_ports[n], "CONTROLLER": controller}, {"RELAYED": self.relay_ports[n]}))
             home = folder / f"broker{n + 1}"
             shutil.rmtree(home, ignore_errors=True)
@@ -124,7 +124,7 @@ transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=3
 group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
-""")
+{more}""")
             user = f"SCRAM-SHA-256=[name={USER['sasl.username']},password={USER['sasl.password']}]"
             self.java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(home / "server.properties"),
                       "--add-scram", user)

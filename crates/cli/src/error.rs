@@ -112,7 +112,8 @@ impl From<TransferError> for CliError {
             TransferError::NotLoopback(_)
             | TransferError::Flow(_)
             | TransferError::Connect(_)
-            | TransferError::Sources(_) => Kind::InvalidInput,
+            | TransferError::Sources(_)
+            | TransferError::CannotBeOffered => Kind::InvalidInput,
             TransferError::File { error, .. } | TransferError::Socket { error, .. } => error.kind(),
             TransferError::NoAnswer { .. } | TransferError::Mirror { fault: MirrorFault::Absent, .. } => {
                 return Self::NoPeer(text);

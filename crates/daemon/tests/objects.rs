@@ -515,6 +515,46 @@ fn a_redirection_to_tls_keeps_no_place() {
     });
 }
 
+/// A hash that no source has, and for which there is no name to ask a mirror by, is unknown: the program hears of it, and the fetch
+/// keeps no place.
+#[test]
+fn a_hash_without_a_name_is_not_left_to_mirrors() {
+    block_on(async {
+        let site = Site::new();
+        let far = site.daemon("far", &[], "").await;
+        let near = site.daemon("near", &[far.objects().unwrap()], "mirrors = [\"http://127.0.0.1:9/\"]").await;
+        for method in ["GET", "HEAD"] {
+            let request = format!("{method} /objects/{} HTTP/1.1", "0c".repeat(32));
+            let asked = ask(near.doors()[0], &request);
+            let (head, _) = tokio::time::timeout(Duration::from_secs(20), asked).await.unwrap();
+            assert!(head.starts_with("http/1.1 404"), "{method}: {head}");
+        }
+        assert_eq!(near.status().objects.unwrap().fetches, 0);
+    });
+}
+
+/// A file that is larger than the cache is told as such, even if another source does not have it.
+#[test]
+fn what_does_not_fit_is_not_unknown() {
+    block_on(async {
+        let site = Site::new();
+        let [one, two, _] = site.three(&[("model.bin", 5 * MB)], "").await;
+        std::fs::write(site.path("one-offered/other.bin"), content(5 * MB)).unwrap();
+        std::fs::write(site.path("two-offered/more.bin"), content(5 * MB)).unwrap();
+        let sources = [one.objects().unwrap(), two.objects().unwrap()];
+        let small = site.daemon("small", &sources, "cache_limit = \"4MB\"").await;
+        for daemon in [&one, &two] {
+            while daemon.status().objects.unwrap().files < 2 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        for name in ["model.bin", "other.bin", "more.bin"] {
+            let (head, _) = ask(small.doors()[0], &format!("GET /objects/{name} HTTP/1.1")).await;
+            assert!(head.starts_with("http/1.1 507"), "{name}: {head}");
+        }
+    });
+}
+
 /// A disk that is full, and sources that are all gone, are told to the program as long as nothing was sent to it, and in the log in
 /// any case, on one line. The log is a process's own, and so is the limit that stands for a full disk: the test calls itself.
 #[test]

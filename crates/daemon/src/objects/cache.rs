@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pliant_net::transfer::OfferedFiles;
+use pliant_net::transfer::{OfferedFiles, is_left_part, remove_part};
 
 use crate::mutex::lock;
 
@@ -68,12 +68,12 @@ impl Cache {
         entries.filter_map(entry).collect()
     }
 
-    /// Removes the least recently requested complete files until `more` bytes fit below the limit. Returns how many
-    /// bytes fit then. Incoming files stay.
+    /// Removes the least recently requested complete files, and what interrupted fetches have left, until `more` bytes fit below
+    /// the limit. Returns how many bytes fit then. Incoming files stay.
     pub(super) fn make_room(&self, more: u64, files: &OfferedFiles) -> u64 {
         let mut entries = self.entries();
         let mut sum: u64 = entries.iter().map(|entry| entry.bytes).sum();
-        entries.retain(|entry| !is_hidden(&entry.path));
+        entries.retain(|entry| !is_hidden(&entry.path) || is_left_part(&entry.path));
         entries.sort_unstable_by_key(|entry| entry.used);
         let mut removable: u64 = entries.iter().map(|entry| entry.bytes).sum();
         for entry in entries {
@@ -81,7 +81,12 @@ impl Cache {
                 break;
             }
             files.retain(|file| file.path() != entry.path || !file.is_whole());
-            if std::fs::remove_file(&entry.path).is_ok() {
+            let is_gone = if is_hidden(&entry.path) {
+                remove_part(&entry.path)
+            } else {
+                std::fs::remove_file(&entry.path).is_ok()
+            };
+            if is_gone {
                 lock(&self.uses).last.remove(&entry.path);
                 sum -= entry.bytes;
                 removable -= entry.bytes;
@@ -113,7 +118,7 @@ fn is_hidden(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Who was not asked for longest goes first, and no more than has to; parts count and stay.
+    /// Who was not asked for longest goes first, and no more than has to. Parts count: one in use stays, one that was left goes.
     #[test]
     fn the_oldest_goes_first() {
         let folder = tempfile::tempdir().unwrap();
@@ -124,16 +129,18 @@ mod tests {
             path
         };
         let [a, b, c] = [("a", 30), ("b", 30), ("c", 30)].map(|(name, bytes)| write(name, bytes));
-        let part = write(".pliant-x.part", 5);
+        let [part, left] = [(1, 5), (2, 3)].map(|(number, bytes)| write(&format!(".pliant-{number:032x}.part"), bytes));
+        let in_use = std::fs::File::open(&part).unwrap();
+        rustix::fs::flock(&in_use, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let files = OfferedFiles::new();
         files.add(&a).unwrap();
         for path in [&b, &c, &a] {
             cache.note_use(path);
         }
-        assert_eq!(cache.make_room(0, &files), 95, "all but the part may go");
-        assert_eq!(cache.files().len(), 3);
+        assert_eq!(cache.make_room(0, &files), 95, "all but the part in use may go");
+        assert!(cache.files().len() == 3 && left.exists());
         cache.make_room(6, &files);
-        assert!(!b.exists() && c.exists() && a.exists());
+        assert!(!left.exists() && !b.exists() && c.exists() && a.exists());
         cache.make_room(70, &files);
         assert!(!a.exists() && !c.exists() && part.exists() && files.list().is_empty());
         assert_eq!(cache.make_room(500, &files), 95);

@@ -489,7 +489,9 @@ impl Objects {
             let fetched = transfer::fetch(&asked, wanted.clone(), &target, &settings, &self.stop, |_| {}, |_| {});
             match fetched {
                 // Somebody fetches the same content under another name, and offers it in a moment.
-                Err(TransferError::Sources(_)) if !self.stop.load(Ordering::Relaxed) => std::thread::sleep(watch::TICK),
+                Err(TransferError::CannotBeOffered) if !self.stop.load(Ordering::Relaxed) => {
+                    std::thread::sleep(watch::TICK);
+                }
                 fetched => break fetched.map_err(|error| self.no_file(error))?,
             }
             if self.files.find(file).is_ok() {

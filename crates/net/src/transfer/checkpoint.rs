@@ -206,14 +206,21 @@ fn is_part(name: &OsStr) -> bool {
     digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Removes a part unless a transfer uses it.
-fn remove_part(path: &Path) {
+/// Whether this is what an interrupted transfer has left, which none continues now.
+pub fn is_left_part(path: &Path) -> bool {
+    path.file_name().is_some_and(is_part) && lock_part(path).is_some()
+}
+
+/// Removes a part unless a transfer uses it. Whether it is gone.
+pub fn remove_part(path: &Path) -> bool {
+    // It is removed under the lock: who opens it now finds that it has no name.
+    lock_part(path).is_some_and(|_locked| std::fs::remove_file(path).is_ok())
+}
+
+/// Opens a part that no transfer uses. None does as long as it is open.
+fn lock_part(path: &Path) -> Option<File> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let Ok(part) = opened else { return };
-    if flock(&part, FlockOperation::NonBlockingLockExclusive).is_ok() {
-        // It is removed under the lock: who opens it now finds that it has no name.
-        let _ = std::fs::remove_file(path);
-    }
+    opened.ok().filter(|part| flock(part, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// The path of the part for the content with this hash.

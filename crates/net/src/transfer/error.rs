@@ -169,6 +169,9 @@ pub enum TransferError {
     /// Sources that do not fit together.
     #[error("{0}")]
     Sources(&'static str),
+    /// Another fetch is at the same content, or it is discarded, so this one cannot offer it.
+    #[error("what another fetch is at, or what is discarded, cannot be offered")]
+    CannotBeOffered,
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,

@@ -30,6 +30,7 @@ mod whole;
 
 pub use announcement::{Announcement, Kind};
 pub use blake3::Hash;
+pub use checkpoint::{is_left_part, remove_part};
 pub use directory::Unchanged;
 pub use error::{MirrorFault, TransferError};
 pub use output::Target;

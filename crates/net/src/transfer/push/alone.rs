@@ -117,7 +117,7 @@ pub(super) fn ask(
 }
 
 /// The file's name at the mirrors, and here.
-fn names_of(wanted: &WantedFile) -> Result<(String, String), TransferError> {
+pub(super) fn names_of(wanted: &WantedFile) -> Result<(String, String), TransferError> {
     let named = || wanted.mirrors.iter().find_map(|mirror| mirror.only_file());
     let Some(name) = wanted.name.clone().or_else(named) else {
         return Err(TransferError::Sources("mirrors of many files give one by its name: it must be said"));

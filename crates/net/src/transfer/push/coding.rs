@@ -2,9 +2,13 @@
 //! source symbols arrive.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use raptorq::{EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder};
+use raptorq::{
+    EncodingPacket, ObjectTransmissionInformation, PayloadId, SourceBlockDecoder, SourceBlockEncoder,
+    SourceBlockEncodingPlan,
+};
 
 /// Symbols that a receiver keeps of a block beyond the number of its source symbols. With two more, decoding fails once
 /// in 256³ times. A receiver that needs all of these has received false symbols.
@@ -13,6 +17,31 @@ pub(super) const MAX_EXTRA: usize = 64;
 /// One block by itself. Blocks are numbered here with 32 bits, not with RFC 6330's 8.
 fn configuration(symbol: u16, symbols: u32) -> ObjectTransmissionInformation {
     ObjectTransmissionInformation::new(u64::from(symbol) * u64::from(symbols), symbol, 1, 1, 1)
+}
+
+/// How blocks of so many symbols are encoded, for the numbers that were used last. Full blocks have one number; the last block of
+/// each file has its own. A plan takes up to 2 MB, and the library would keep 64 for the life of the process.
+struct Plans(Mutex<VecDeque<(u16, Arc<SourceBlockEncodingPlan>)>>);
+
+static PLANS: Plans = Plans(Mutex::new(VecDeque::new()));
+const MAX_PLANS: usize = 8;
+
+impl Plans {
+    fn find(&self, symbols: u16) -> Arc<SourceBlockEncodingPlan> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let take = |plans: &mut VecDeque<_>| {
+            let at = plans.iter().position(|(of, _)| *of == symbols)?;
+            plans.remove(at).map(|(_, plan)| plan)
+        };
+        let found = take(&mut lock());
+        // It takes a while, for which nobody else waits.
+        let plan = found.unwrap_or_else(|| Arc::new(SourceBlockEncodingPlan::generate(symbols)));
+        let mut plans = lock();
+        let _same = take(&mut plans);
+        plans.push_front((symbols, plan.clone()));
+        plans.truncate(MAX_PLANS);
+        plan
+    }
 }
 
 /// Makes a block's repair symbols.
@@ -25,7 +54,9 @@ impl Encoder {
     /// For a block of whole symbols.
     pub(super) fn new(symbol: u16, content: &[u8]) -> Self {
         let symbols = (content.len() / usize::from(symbol)) as u32;
-        Self { symbols, encoder: SourceBlockEncoder::new(0, &configuration(symbol, symbols), content) }
+        let plan = PLANS.find(symbols as u16);
+        let encoder = SourceBlockEncoder::with_encoding_plan(0, &configuration(symbol, symbols), content, &plan);
+        Self { symbols, encoder }
     }
 
     /// Writes repair symbol number `symbol`, which is at least the number of source symbols.
@@ -279,6 +310,18 @@ impl Dispute {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Plans are kept of the numbers that were used last, and of no others.
+    #[test]
+    fn few_plans_are_kept() {
+        let plans = Plans(Mutex::default());
+        for symbols in 2..3 * MAX_PLANS as u16 {
+            plans.find(symbols);
+            plans.find(1);
+        }
+        let kept: Vec<u16> = plans.0.lock().unwrap().iter().map(|(of, _)| *of).collect();
+        assert_eq!((kept.len(), kept[..3].to_vec()), (MAX_PLANS, vec![1, 23, 22]));
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]

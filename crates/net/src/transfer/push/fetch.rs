@@ -94,8 +94,8 @@ pub fn fetch(
             (Ok(Some(fetched)), _) => return Ok(fetched),
             (Ok(None), _) => tell(FetchNews::Disputed),
             (Err(error), Some(left)) if !wanted.mirrors.is_empty() => {
-                tell(FetchNews::MirrorsAlone(&error));
                 let Some((hash, wanted)) = left.wanted(&wanted) else { return Err(error) };
+                tell(FetchNews::MirrorsAlone(&error));
                 let alone = alone::fetch(&wanted, hash, target, settings, interrupted, &mut progress, &mut tell);
                 // A source that was there and is lost says more than a mirror that never was.
                 let was_there = !error.is_absence();
@@ -213,12 +213,13 @@ struct LeftToMirrors {
 }
 
 impl LeftToMirrors {
-    /// What is wanted of the mirrors that are left, if there are any.
+    /// What is wanted of the mirrors that are left, if there are any, and the file has a name for them.
     fn wanted(self, wanted: &WantedFile) -> Option<(blake3::Hash, WantedFile)> {
         let mut wanted = wanted.clone();
         wanted.name = self.name.or(wanted.name);
         wanted.mirrors.retain(|mirror| !self.lost.iter().any(|lost| lost == mirror.name()));
-        (!wanted.mirrors.is_empty()).then_some((self.hash, wanted))
+        let can_be_asked = !wanted.mirrors.is_empty() && alone::names_of(&wanted).is_ok();
+        can_be_asked.then_some((self.hash, wanted))
     }
 }
 
@@ -888,7 +889,7 @@ impl FetchHandler<'_> {
     ) -> Result<Option<Growing>, TransferError> {
         let Some(files) = self.offered_in else { return Ok(None) };
         let Some((file, path)) = sink.part()? else {
-            return Err(TransferError::Sources("what another fetch is at, or what is discarded, cannot be offered"));
+            return Err(TransferError::CannotBeOffered);
         };
         let pages = pages_of(offered.bytes, kept);
         let growing = files.begin(offered.clone(), path, file, pages, kept.len() as u32);
@@ -1137,9 +1138,9 @@ impl FetchHandler<'_> {
             return problem;
         }
         self.deserted = true;
-        // A source that was there and is lost says more than one that never answered.
+        // A source that was there and is lost says more than one that has nothing, and that more than one that never answered.
         let last = self.calls.iter_mut().filter_map(|call| call.ended.take().or_else(|| call.lost.take()));
-        last.max_by_key(|error| !matches!(error, TransferError::NoAnswer { .. }))
+        last.max_by_key(|error| (!error.is_absence(), !matches!(error, TransferError::NoAnswer { .. })))
     }
 
     /// What is left to mirrors, if there is no source and the wanted content is known.
