@@ -1,12 +1,12 @@
 //! An application's hold on a bundle, and on a stream of one.
 
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
+use super::mistake::invalid;
 use super::report::Report;
 use super::shared_node::SharedNode;
 use crate::bundle::{BundleStream, SharedBundle};
@@ -85,9 +85,4 @@ impl StreamOfBundle {
     pub(super) fn report(&self) -> Report {
         self.handle.report()
     }
-}
-
-/// A mistake of the caller.
-pub(super) fn invalid(why: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
 }

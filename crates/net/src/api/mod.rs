@@ -26,6 +26,7 @@ mod bundle;
 mod bundle_handle;
 mod handle;
 mod messages;
+mod mistake;
 mod node;
 mod node_driver;
 mod report;

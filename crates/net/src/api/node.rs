@@ -9,9 +9,10 @@ use pliant_proto::contract::Contract;
 use pliant_proto::contract::schedule::DaySchedule;
 
 use super::bundle::Bundle;
-use super::bundle_handle::{BundleHandle, check, invalid};
+use super::bundle_handle::{BundleHandle, check};
 use super::handle::Handle;
 use super::messages::{MessageReceiver, MessageSender};
+use super::mistake::invalid;
 use super::node_driver::NodeDriver;
 use super::shared_node::SharedNode;
 use super::stream::Stream;

@@ -13,7 +13,7 @@ use pliant_proto::time::{Instant, Span};
 
 use super::backlog::Backlog;
 use super::buffers::SharedConnection;
-use super::bundle_handle::invalid;
+use super::mistake::invalid;
 use crate::bundle::{BundleClass, BundleStatus, Multiplexer, MultiplexerConfig, SharedBundle, SharedBundles};
 use crate::connection::Closed;
 use crate::flow::FlowSettings;

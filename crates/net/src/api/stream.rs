@@ -8,8 +8,9 @@ use pliant_proto::contract::Contract;
 use pliant_proto::time::Span;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::bundle_handle::{StreamOfBundle, invalid};
+use super::bundle_handle::StreamOfBundle;
 use super::handle::Handle;
+use super::mistake::invalid;
 use super::report::Report;
 
 /// An encrypted byte stream both ways, by a flow of its own or in a [`Bundle`](super::Bundle). Dropped, it is closed once what
