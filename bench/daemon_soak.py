@@ -32,6 +32,7 @@ from pathlib import Path
 from hosts import memory_bytes, until
 from programs import ECHO, ECHO_SERVER
 from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
+from soak_counts import Counts, run_all
 
 # Of the daemons, by their sockets for connections and for files; the third is on the far host.
 PORT, FILES_PORT, THIRD_PORT, THIRD_FILES_PORT, MIRROR_PORT = 7411, 7413, 7421, 7423, 7480
@@ -102,23 +103,12 @@ def is_served():
         return False
 
 
-class Client:
+class Client(Counts):
     """The programs; runs in the near host's namespace."""
 
     def __init__(self, seconds, seed):
-        self.end, self.seed = time.monotonic() + seconds, seed
-        self.counts, self.failures, self.lock = {}, [], threading.Lock()
-
-    def count(self, what, number=1):
-        with self.lock:
-            self.counts[what] = self.counts.get(what, 0) + number
-
-    def guard(self, what, work, *of):
-        try:
-            work(*of)
-        except (OSError, ValueError) as error:
-            with self.lock:
-                self.failures.append(f"{what}: {error}")
+        super().__init__("", seconds)
+        self.seed = seed
 
     def request(self, door, draw):
         size = int(10 ** draw.uniform(0, 6))
@@ -158,9 +148,7 @@ class Client:
                     connection.sendall(b"?")
                     require(receive(connection, 1) == b"?", "another byte came back")
                 except (OSError, ValueError) as error:
-                    with self.lock:
-                        after = time.monotonic() - begun
-                        self.failures.append(f"idle connection {number} by {door}, after {after:.0f} s: {error}")
+                    self.fail(f"idle connection {number} by {door}, after {time.monotonic() - begun:.0f} s: {error!r}")
                     idle.pop(number)[1].close()
             self.count("wake-ups", len(idle))
             time.sleep(IDLE_SECONDS)
@@ -173,14 +161,11 @@ class Client:
         threads = [threading.Thread(target=self.wake, args=(idle,))]
         threads += [threading.Thread(target=self.requests, args=(self.seed + number,)) for number in range(AT_ONCE)]
         threads += [threading.Thread(target=self.guard, args=(f"busy by {door}", self.busy, door)) for door in DOORS]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         for number, (door, connection) in idle.items():
             with connection:
                 self.guard(f"idle connection {number} by {door}, at the end", exchange, connection, b"still there")
-        print(json.dumps({"counts": self.counts, "failures": self.failures}))
+        self.tell()
 
 
 def descriptors(pid):

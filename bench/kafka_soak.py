@@ -28,6 +28,8 @@ import confluent_kafka.admin
 import kafka
 from run import PARTITIONS, Cluster
 
+from soak_counts import Counts, run_all
+
 KINDS, MIN_DELIVERY = ("whole", "stream", "messages"), 0.8
 # Each round that often, so many to each partition.
 ROUND_SECONDS, ROUND_RECORDS = 2, 60
@@ -240,50 +242,31 @@ def kafka_python(bootstrap, topic, ends):
 READERS = {"librdkafka": librdkafka, "kafka-python": kafka_python}
 
 
-class Clients:
+class Clients(Counts):
     def __init__(self, given):
-        self.given, self.end = given, time.monotonic() + given.seconds
-        self.counts, self.failures, self.lock = {}, [], threading.Lock()
-
-    def count(self, what, number=1):
-        with self.lock:
-            self.counts[what] = self.counts.get(what, 0) + number
-
-    def fail(self, what):
-        with self.lock:
-            self.failures.append(f"kafka, {what}")
-            print(self.failures[-1], file=sys.stderr, flush=True)
-
-    def guard(self, topic, work, *of):
-        try:
-            work(*of)
-        except Exception as error:  # What ends a thread would go unseen.
-            self.fail(f"{topic}: {work.__name__}: {error!r}")
+        super().__init__("kafka, ", given.seconds)
+        self.given = given
 
     def replays(self, topics):
         draw = random.Random(self.given.seed)
         while time.monotonic() < self.end - ROUND_SECONDS * 5:
             topic, client = draw.choice(topics), draw.choice(list(READERS))
             if min(topic.next) > 0:
-                self.guard(topic.name, topic.replay, client)
+                self.guard(f"{topic.name}: replay", topic.replay, client)
             time.sleep(5)
 
     def run(self):
         topics = [Topic(self, door, kind) for door in self.given.doors for kind in KINDS]
         for topic in topics:
             topic.create()
-        threads = [threading.Thread(target=self.guard, args=(topic.name, work)) for topic in topics for work in (topic.produce, topic.read)]
+        threads = [threading.Thread(target=self.guard, args=(f"{topic.name}: {work.__name__}", work))
+                   for topic in topics for work in (topic.produce, topic.read)]
         threads.append(threading.Thread(target=self.guard, args=("replays", self.replays, topics)))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_all(threads)
         for topic in topics:
-            self.guard(topic.name, topic.compare)
-        for client in READERS:
-            if not self.counts.get(f"replays by {client}"):
-                self.fail(f"did not happen: replays by {client}")
-        print(json.dumps({"counts": self.counts, "failures": self.failures}))
+            self.guard(f"{topic.name}: compare", topic.compare)
+        self.require(*(f"replays by {client}" for client in READERS))
+        self.tell()
 
 
 def serve(folder, file):

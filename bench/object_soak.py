@@ -19,10 +19,11 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
+
+from soak_counts import Counts, run_all
 
 # A folder is checked every three seconds and takes longer on a busy machine; until all sources have seen a change they disagree.
 SETTLED_SECONDS = 15
@@ -33,30 +34,15 @@ FULL_EVERY, FULL_SECONDS = 60, 8
 FALSE_SHARE, ABORT_SHARE, KILL_SHARE = 0.05, 0.1, 0.3
 
 
-class Objects:
+class Objects(Counts):
     def __init__(self, given):
-        self.given, self.end = given, time.monotonic() + given.seconds
-        self.counts, self.failures, self.lock = {}, [], threading.Lock()
+        super().__init__(f"{given.what} objects: ", given.seconds)
+        self.given = given
         self.draw = random.Random(given.seed)
         # What is there: content, since when, and its hash once the door has told it.
         self.named, self.listed, self.hashes = {}, {}, {}
         self.number, self.tree_changed = 0, 0.0
         self.full = []
-
-    def count(self, what, number=1):
-        with self.lock:
-            self.counts[what] = self.counts.get(what, 0) + number
-
-    def fail(self, what):
-        with self.lock:
-            self.failures.append(f"{self.given.what} objects: {what}")
-            print(self.failures[-1], file=sys.stderr, flush=True)
-
-    def guard(self, work):
-        try:
-            work()
-        except Exception as error:  # What ends a thread would go unseen.
-            self.fail(f"{work.__name__}: {error!r}")
 
     def content(self):
         return self.draw.randbytes(int(10 ** self.draw.uniform(1, 6.5)))
@@ -223,16 +209,10 @@ class Objects:
 
     def run(self):
         works = [self.changes, self.trees, *[self.fetches] * AT_ONCE, *([self.fill] if self.given.disk else [])]
-        threads = [threading.Thread(target=self.guard, args=(work,)) for work in works]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for what in ("files that came", "files that went", "changes of the folder", "folders", "fetches by name", "fetches of the folder",
-                     "whole", "ranges", "by hash", "aborted", *(["times that the disk was full"] if self.given.disk else [])):
-            if not self.counts.get(what):
-                self.fail(f"did not happen: {what}")
-        print(json.dumps({"counts": self.counts, "failures": self.failures}))
+        run_all([threading.Thread(target=self.guard, args=(work.__name__, work)) for work in works])
+        self.require("files that came", "files that went", "changes of the folder", "folders", "fetches by name", "fetches of the folder",
+                     "whole", "ranges", "by hash", "aborted", *(["times that the disk was full"] if self.given.disk else []))
+        self.tell()
 
 
 class Mirror(http.server.BaseHTTPRequestHandler):
