@@ -53,9 +53,9 @@ pliant_node *pliant_node_new(const char *address, const char *key_file, const ch
 /* The node's port. */
 int pliant_node_port(const pliant_node *node);
 
-/* Greatest rates of each stream and bundle by time of day here, as `pliant send --schedule` has them, such as
- * "22:00-06:00=none,08:00-18:00=20Mbit/s". At other times the contract's max_rate counts. What runs changes with it. NULL or
- * "" removes it. 0 or an error. */
+/* Greatest rates of each stream and bundle by this host's time of day, written as for `pliant send --schedule`:
+ * "22:00-06:00=none,08:00-18:00=20Mbit/s". At other times the contract's max_rate counts. Streams and bundles that run change
+ * with it. NULL or "" removes it. 0 or an error. */
 int pliant_node_set_schedule(pliant_node *node, const char *schedule);
 
 /* Frees a node. It waits until streams that were closed before have told their peers, so that a program may end at once;
@@ -77,9 +77,9 @@ ptrdiff_t pliant_recv(pliant_stream *stream, void *bytes, size_t count);
 int pliant_set_contract(pliant_stream *stream, const pliant_contract *contract);
 
 /* Under "bounded" with a min_share below 1: announces so many bytes beyond those sent so far, all of which must be across in
- * so many milliseconds. The stream keeps the rate that this needs, as far as a normal flow has it, and gives way beyond it.
- * If it will be late, whether for the network or since the bytes come late, the report says so as soon as that is known, and
- * the stream gives way no more. What was announced before counts no more. PLIANT_NEVER ends it. 0 or an error. */
+ * so many milliseconds. The stream keeps the rate that this needs, as long as a normal flow has it, and gives way beyond it.
+ * If it will be late, the report says so as soon as that is known, and the stream gives way no more. That includes bytes that
+ * are sent too late. A new announcement replaces the one before; PLIANT_NEVER removes it. 0 or an error. */
 #define PLIANT_NEVER UINT64_MAX
 int pliant_set_done_by(pliant_stream *stream, uint64_t bytes, uint64_t milliseconds);
 
