@@ -15,6 +15,7 @@ use pliant_net::api::{Bundle, Report, Settings};
 use pliant_net::connection::Keys;
 use pliant_net::flow::FlowSettings;
 use pliant_proto::contract::Contract;
+use pliant_proto::contract::deadline::MOST_DAYS;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 
@@ -23,8 +24,8 @@ const REFUSED: c_int = -2;
 const TIMED_OUT: c_int = -3;
 const RESET: c_int = -4;
 const FAILED: c_int = -5;
-/// Most milliseconds to a time by which something must be across, 200 days. A span of picoseconds ends after 213.
-const MOST_MILLISECONDS: u64 = 200 * 86_400_000;
+/// Most milliseconds to a time by which something must be across.
+const MOST_MILLISECONDS: u64 = MOST_DAYS * 86_400_000;
 
 /// A node. Its contract is that of its streams.
 pub struct PliantNode {
@@ -341,7 +342,7 @@ fn span(milliseconds: u64) -> io::Result<Option<Span>> {
     match milliseconds {
         u64::MAX => Ok(None),
         ..=MOST_MILLISECONDS => Ok(Some(Span::from_ms(milliseconds))),
-        _ => Err(invalid(format!("done_by is more than {} days away", MOST_MILLISECONDS / 86_400_000))),
+        _ => Err(invalid(format!("done_by is more than {MOST_DAYS} days away"))),
     }
 }
 

@@ -23,6 +23,11 @@ impl DayClock {
         Self { schedule, part: None, read_at: None }
     }
 
+    /// The schedule that it follows.
+    pub(crate) fn schedule(&self) -> &DaySchedule {
+        &self.schedule
+    }
+
     /// Follows another schedule.
     pub(crate) fn set_schedule(&mut self, schedule: DaySchedule) {
         (self.schedule, self.read_at) = (schedule, None);

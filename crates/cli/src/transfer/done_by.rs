@@ -3,6 +3,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Days, FixedOffset, Local, NaiveTime, TimeZone, Utc};
+use pliant_proto::contract::deadline::MOST_DAYS;
 use pliant_proto::time::Span;
 
 /// When a transfer must be done.
@@ -55,8 +56,9 @@ impl DoneBy {
         let left = at.signed_duration_since(now.with_timezone(&Utc));
         match left.to_std().ok().filter(|left| !left.is_zero()) {
             None => Err(format!("--done-by: {self} has passed")),
-            // A span of picoseconds ends after 213 days.
-            Some(left) if left.as_secs() > 200 * 86_400 => Err(format!("--done-by: {self} is more than 200 days away")),
+            Some(left) if left.as_secs() > MOST_DAYS * 86_400 => {
+                Err(format!("--done-by: {self} is more than {MOST_DAYS} days away"))
+            }
             Some(left) => Ok(Span::from_secs_f64(left.as_secs_f64())),
         }
     }

@@ -110,8 +110,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// Announces `bytes`, beyond those written so far to all streams of this side together, and has all of it across `span`
-    /// from now, as [`Stream::set_done_by`] does for a stream.
+    /// Announces `bytes` beyond those written so far to all streams of this side together, as [`Stream::set_done_by`] does for
+    /// one stream.
     ///
     /// # Errors
     ///

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pliant_proto::contract::schedule::DaySchedule;
+use pliant_proto::contract::Contract;
 use pliant_proto::time::Instant;
 use pliant_proto::transport::Command;
-use pliant_proto::transport::any::AnyTransport;
+use pliant_proto::transport::any::{AnyAnswer, AnyTransport};
 
 use super::buffers::{BufferedApplication, Buffers, SharedConnection, Status};
 use super::report::Delivery;
@@ -19,7 +19,6 @@ use crate::bundle::{
 };
 use crate::clock::{Clock, realtime_ns};
 use crate::connection::{Caller, Closed, ConnectionId, Event, require_right};
-use crate::day_clock::DayClock;
 use crate::driver::{ConnectionHandler, Session};
 use crate::flow::{Answer, FlowSettings, Opening, Protocol};
 use crate::poll::PollWaker;
@@ -55,13 +54,7 @@ impl NodeDriver {
         driver.set_waker(waker.clone());
         let address = driver.local_address()?;
         let node = Arc::new(SharedNode::new(waker, settings));
-        let connections = Connections {
-            node,
-            clock: driver.clock(),
-            day: DayClock::new(DaySchedule::default()),
-            calling: Vec::new(),
-            calling_bundles: Vec::new(),
-        };
+        let connections = Connections { node, clock: driver.clock(), calling: Vec::new(), calling_bundles: Vec::new() };
         Ok((Self { driver, connections }, address))
     }
 
@@ -114,7 +107,6 @@ impl Drop for Parting {
 struct Connections {
     node: Arc<SharedNode>,
     clock: Clock,
-    day: DayClock,
     calling: Vec<(ConnectionId, Arc<SharedConnection>)>,
     calling_bundles: Vec<(ConnectionId, Arc<SharedBundle>)>,
 }
@@ -155,17 +147,16 @@ impl Connections {
         if buffers.status != Status::Open {
             return;
         }
+        let Buffers { wanted, deadline, contract, .. } = &mut *buffers;
         let mut commands = Vec::new();
-        commands.extend(buffers.wanted.size.take().map(Command::SetSize));
-        commands.extend(buffers.deadline.take_command(driver.now()));
-        let wanted = &mut buffers.wanted;
+        commands.extend(wanted.size.take().map(Command::SetSize));
+        commands.extend(deadline.take_command(driver.now()));
         let send = std::mem::take(&mut wanted.send);
         commands.extend((send > 0).then_some(Command::Send { bytes: send }));
         commands.extend(wanted.announce.take().map(|messages| Command::AnnounceMessages { messages }));
         commands.extend(wanted.messages.drain(..).map(|bytes| Command::SendMessage { bytes }));
-        let contract = std::mem::take(&mut wanted.contract).then_some(buffers.contract).flatten();
-        commands.extend(contract.iter().flat_map(|contract| Command::of_bounds(&self.day.contract(contract))));
-        let wanted = &mut buffers.wanted;
+        let changed = contract.filter(|_| std::mem::take(&mut wanted.contract));
+        commands.extend(changed.iter().flat_map(|contract| self.bounds(contract)));
         commands.extend(std::mem::take(&mut wanted.finish).then_some(Command::Finish));
         let consume = std::mem::take(&mut wanted.consume);
         buffers.incoming.consumed(consume);
@@ -178,12 +169,14 @@ impl Connections {
         }
     }
 
+    /// The commands that give a flow under this contract what it is now.
+    fn bounds(&self, contract: &Contract) -> [Command<AnyAnswer>; 4] {
+        Command::of_bounds(&self.node.day().contract(contract))
+    }
+
     /// Gives flows that run the contract of this time of day, when another part of the schedule begins.
     fn follow_schedule(&mut self, driver: &mut BundleDriver) {
-        if let Some(schedule) = self.node.take_schedule() {
-            self.day.set_schedule(schedule);
-        }
-        if !self.day.read(driver.now()) {
+        if !self.node.day().read(driver.now()) {
             return;
         }
         let of_node = self.node.flow().contract;
@@ -193,7 +186,7 @@ impl Connections {
         };
         let standing = driver.connections().filter_map(|id| driver.session(id).map(|session| (id, contract(session))));
         for (connection, contract) in standing.collect::<Vec<_>>() {
-            for command in Command::of_bounds(&self.day.contract(&contract)) {
+            for command in self.bounds(&contract) {
                 driver.command(connection, command);
             }
         }
@@ -270,8 +263,9 @@ impl Connections {
                     self.end_bundle(&bundle, Closed::Failed("it was closed".into()));
                 }
                 Some(connection) => {
-                    let bounds = changed.iter().flat_map(|contract| Command::of_bounds(&self.day.contract(contract)));
-                    bounds.for_each(|command| driver.command(connection, command));
+                    for command in changed.iter().flat_map(|contract| self.bounds(contract)) {
+                        driver.command(connection, command);
+                    }
                 }
                 None if closing => self.end_bundle(&bundle, Closed::Failed("it was closed".into())),
                 None if calling => match self.call_for_bundle(driver, &bundle) {
@@ -309,7 +303,7 @@ impl Connections {
     /// The session of a bundle whose peer sends packets of `mtu` bytes.
     fn session_of_bundle(&self, bundle: &Arc<SharedBundle>, mtu: u16) -> Option<BundleSession> {
         let mut state = bundle.lock();
-        let contract = self.day.contract(&state.contract);
+        let contract = self.node.day().contract(&state.contract);
         let flow = FlowSettings { contract, auto_consume: true, ..self.node.flow().clone() };
         let path = self.node.settings().path_to(bundle.key.0);
         let sender = flow.sender(Protocol::Tcp, path, None, self.clock.phase_ps(flow.reflex_cycle())).ok()?;
@@ -363,7 +357,7 @@ impl Connections {
         calls: bool,
     ) -> Option<BundleSession> {
         let mut buffers = shared.lock();
-        let contract = self.day.contract(&self.node.flow().contract);
+        let contract = self.node.day().contract(&self.node.flow().contract);
         let flow = FlowSettings { contract, ..self.node.flow().clone() };
         let path = self.node.settings().path_to(buffers.peer);
         let session = Session::new(NodeApplication::Buffered(BufferedApplication(shared.clone())));
@@ -482,8 +476,6 @@ mod tests {
     use std::pin::pin;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::task::{Context, Poll, Wake, Waker};
-
-    use pliant_proto::contract::Contract;
 
     use super::*;
     use crate::api::handle::Handle;

@@ -16,6 +16,7 @@ use super::buffers::SharedConnection;
 use super::mistake::invalid;
 use crate::bundle::{BundleClass, BundleStatus, Multiplexer, MultiplexerConfig, SharedBundle, SharedBundles};
 use crate::connection::Closed;
+use crate::day_clock::DayClock;
 use crate::flow::FlowSettings;
 use crate::poll::PollWaker;
 use crate::transfer::Settings;
@@ -41,14 +42,7 @@ pub(super) struct SharedNode {
     /// Why its thread serves nobody any more.
     failure: OnceLock<String>,
     settings: Settings,
-    schedule: Mutex<NodeSchedule>,
-}
-
-/// The schedule of what a node sends.
-struct NodeSchedule {
-    now: DaySchedule,
-    /// The thread is to be told.
-    changed: bool,
+    day: Mutex<DayClock>,
 }
 
 /// Ends a connection that nobody serves any more.
@@ -96,7 +90,7 @@ impl SharedNode {
     /// A node without connections, whose thread `waker` wakes.
     pub(super) fn new(waker: PollWaker, settings: Settings) -> Self {
         let bundles = Arc::new(SharedBundles::new(waker.clone(), None, Vec::new()));
-        let schedule = Mutex::new(NodeSchedule { now: settings.schedule.clone(), changed: true });
+        let day = Mutex::new(DayClock::new(settings.schedule.clone()));
         Self {
             waker,
             queue: Mutex::default(),
@@ -107,29 +101,28 @@ impl SharedNode {
             parted: (Mutex::new(false), Condvar::new()),
             failure: OnceLock::new(),
             settings,
-            schedule,
+            day,
         }
     }
 
     /// Gives the node another schedule.
     pub(super) fn set_schedule(&self, schedule: DaySchedule) -> io::Result<()> {
         self.flow().check_live_schedule(&schedule).map_err(invalid)?;
-        *lock(&self.schedule) = NodeSchedule { now: schedule, changed: true };
+        self.day().set_schedule(schedule);
         self.waker.wake();
         Ok(())
     }
 
-    /// The node's schedule, if it is another than before.
-    pub(super) fn take_schedule(&self) -> Option<DaySchedule> {
-        let mut schedule = lock(&self.schedule);
-        std::mem::take(&mut schedule.changed).then(|| schedule.now.clone())
+    /// Which part of its schedule holds, as its thread has read it.
+    pub(super) fn day(&self) -> MutexGuard<'_, DayClock> {
+        lock(&self.day)
     }
 
     /// Refuses a contract to which streams of `flow` cannot change, now or in a part of the schedule.
     pub(super) fn check_change(&self, flow: &FlowSettings, contract: &Contract) -> io::Result<()> {
         let changed = flow.changed_to(*contract).and_then(|changed| {
             changed.check_stream()?;
-            changed.check_live_schedule(&lock(&self.schedule).now)
+            changed.check_live_schedule(self.day().schedule())
         });
         changed.map_err(invalid)
     }

@@ -36,8 +36,8 @@ impl Stream {
     }
 
     /// Changes the contract while the stream runs: its weight, `min_rate` and `max_rate`, and of `bounded` `min_share`. The
-    /// other bounds are those it was opened with. Nobody knows how long a stream will be: instead of the contract's `done_by`
-    /// it has [`set_done_by`](Self::set_done_by), which such a change leaves as it is.
+    /// other bounds are those it was opened with. A stream has no known size, so it has [`set_done_by`](Self::set_done_by) in
+    /// place of the contract's `done_by`; this call leaves that as it is.
     ///
     /// # Errors
     ///
@@ -54,11 +54,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Announces `bytes`, beyond those written so far, and has all of it across `span` from now. The stream then needs a rate,
-    /// which it keeps as far as a normal flow has it, and gives way beyond it. What was announced before counts no more.
-    /// Without a span there is no time any more.
+    /// Announces `bytes` beyond those written so far, all of which must be across `span` from now. The stream keeps the rate
+    /// that this needs, as long as a normal flow has it, and gives way beyond it. A new announcement replaces the one before;
+    /// one without a span removes it.
     ///
-    /// If it will be late, the [report](Self::report) says so and the flow is a normal one to its end. That goes for bytes, too,
+    /// If it will be late, the [report](Self::report) says so, and the stream is a normal flow from then on. That includes bytes
     /// that are written too late.
     ///
     /// # Errors

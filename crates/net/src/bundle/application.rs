@@ -68,10 +68,11 @@ impl BundleApplication {
             state.path.note(sender);
         }
         let bytes = state.multiplexer.produce();
-        let size = state.announced.map(|written| state.multiplexer.flow_bytes(written));
-        state.announced = size.and_then(|(_, unframed)| unframed);
+        let sent_bytes = state.multiplexer.counts().sent_bytes;
+        let unframed = state.announced.map(|written| written.saturating_sub(sent_bytes));
+        state.announced.take_if(|_| unframed == Some(0));
         let commands = [
-            size.map(|(bytes, _)| Command::SetSize(bytes)),
+            unframed.map(|bytes| Command::SetSize(state.multiplexer.framed_end() + bytes)),
             state.deadline.take_command(now),
             (bytes > 0).then_some(Command::Send { bytes }),
         ];

@@ -377,11 +377,9 @@ impl Multiplexer {
         self.counts.sent_bytes + self.unframed_bytes()
     }
 
-    /// Bytes of the transport's flow, of which so many are of streams: those that are framed, and the others as they are. `None`
-    /// beside it once all are framed.
-    pub(super) fn flow_bytes(&self, written: u64) -> (u64, Option<u64>) {
-        let left = written.saturating_sub(self.counts.sent_bytes);
-        (self.writer.end() + left, (left > 0).then_some(written))
+    /// Bytes of the transport's flow so far.
+    pub(super) fn framed_end(&self) -> u64 {
+        self.writer.end()
     }
 
     /// Opens a stream; the peer's application gets `header`, of at most [`MAX_HEADER_BYTES`].

@@ -15,6 +15,8 @@
 use crate::time::{Instant, Span};
 use crate::units::Rate;
 
+/// Most days until a flow must be done. A span of picoseconds ends after 213.
+pub const MOST_DAYS: u64 = 200;
 /// Part of the time that is kept in reserve, of one in this many.
 pub const RESERVE: u64 = 10;
 /// Windows in which a flow's rate is measured.
