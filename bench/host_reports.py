@@ -9,6 +9,8 @@ queues hold 20 ms of the line each, that of DSCP 2 for what gives way. They are
 
 Prints a line for each number of CUBIC's flows and each promise: goodputs in Mbit/s from the third second on, and which part of its fair
 rate the flow of Pliant had. That rate is an even share of what both have together, by flows.
+
+Where the processors are busy, the rates also depend on whose processes get them first: `--first` gives these real-time priority (chrt).
 """
 
 import argparse
@@ -23,6 +25,8 @@ from hosts import Star, inside, run
 SETTLE_S = 3
 BUFFER_S = 0.02
 MARKED_FROM = 40
+# Who is named by `--first`.
+FIRST = {"none": (), "all": ("pliant", "iperf3"), "pliant": ("pliant",), "iperf3": ("iperf3",)}
 
 
 def queues_that_drop(star, rate):
@@ -69,16 +73,18 @@ def one(star, given, flows, share, reports, folder):
     told = ["--line-rate", f"{given.rate}Mbit/s", *(["--host-reports", "10ms"] if reports else [])]
     plain = ["--plain", "--testbed"]
     to = star.address(2)
-    star.spawn(2, "iperf3", "--server", "--one-off")
-    star.spawn(2, given.pliant, "recv", "--discard", "--quiet", "--listen", f"{to}:7410", *plain, *told)
+    ahead = lambda program: ["chrt", "--rr", "10"] if program in FIRST[given.first] else []
+    star.spawn(2, *ahead("iperf3"), "iperf3", "--server", "--one-off")
+    star.spawn(2, *ahead("pliant"), given.pliant, "recv", "--discard", "--quiet", "--listen", f"{to}:7410", *plain, *told)
     time.sleep(1)
     kernel = subprocess.Popen(
-        inside(star.namespace(1), "iperf3", "--client", to, "--parallel", flows, "--time", given.seconds, "--omit", SETTLE_S, "--json"),
+        inside(star.namespace(1), *ahead("iperf3"), "iperf3", "--client", to, "--parallel", flows, "--time", given.seconds, "--omit", SETTLE_S,
+               "--json"),
         stdout=subprocess.PIPE, text=True)
     log = folder / "progress"
     with log.open("w") as file:
         words = ["send", "--for", f"{given.seconds + SETTLE_S}s", f"{to}:7410", "--transport", "bounded-two-class", "--min-share", share]
-        sender = subprocess.Popen(inside(star.namespace(0), given.pliant, *words, *plain, *told, "--progress", "json"),
+        sender = subprocess.Popen(inside(star.namespace(0), *ahead("pliant"), given.pliant, *words, *plain, *told, "--progress", "json"),
                                   stderr=file, stdout=subprocess.DEVNULL)
         output, _ = kernel.communicate()
         sender.wait()
@@ -94,6 +100,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=15, help="of a measurement [default: 15]")
     parser.add_argument("--flows", type=int, nargs="+", default=[1, 3], help="of CUBIC [default: 1 3]")
     parser.add_argument("--shares", type=float, nargs="+", default=[0.5, 0.8], help="that are promised [default: 0.5 0.8]")
+    parser.add_argument("--first", default="none", choices=FIRST, help="whose processes run before all others [default: none]")
     given = parser.parse_args()
     given.pliant = given.pliant.resolve()
     print(f"{'queues':>6} {'CUBIC':>5} {'promised':>8} {'reports':>7} {'CUBIC':>7} {'Pliant':>7} {'of its fair rate':>16}")
