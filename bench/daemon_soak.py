@@ -11,7 +11,8 @@ second source of files and a second exit to Kafka. It is killed every minute, an
 Kafka needs `--kafka`, and Python with what kafka/requirements.txt names. Without, the rest runs.
 
 Fails if a connection fails or brings back other bytes, if the faults or the attacks did not happen, if a daemon ends, or if its
-memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up.
+memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up. A run below
+half an hour is too short to judge growth. It is printed.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import importlib.util
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -48,6 +50,8 @@ PIECE = 16_384
 DOWN_EVERY, DOWN_SECONDS = 60, 2
 # Of connections' descriptors, of which some are always opening or closing.
 MORE_DESCRIPTORS = 16
+# Caches fill for some minutes.
+JUDGED_SECONDS = 1800
 
 
 def connect(door):
@@ -264,6 +268,7 @@ def main():
     arguments.add_argument("--seed", type=int, default=1, help="of the requests and of the switch's faults")
     arguments.add_argument("--kafka", type=Path, help="folder of kafka/run.py, with jars/ of the broker")
     arguments.add_argument("--out", type=Path, help="writes the samples and the result here, as JSON")
+    arguments.add_argument("--logs", type=Path, metavar="FOLDER", help="copies what the processes wrote here at the end")
     arguments.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.client:
@@ -391,6 +396,10 @@ def main():
                 process.kill()
                 process.wait()
             network.close()
+            if given.logs:
+                given.logs.mkdir(parents=True, exist_ok=True)
+                for file in folder.glob("*.log"):
+                    shutil.copy(file, given.logs)
 
     result = {"seconds": given.seconds, **done["counts"], "disturbances": counts, "attacks": attacks, "faults": faults}
     for name, of in samples.items():
@@ -399,6 +408,8 @@ def main():
         print(f"{name:5} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, "
               f"{max(of['bytes']) / 2**20:7.2f} at most; descriptors {few:.0f}, {many:.0f}")
         result[name] = {"after_warm_up": round(early), "end": round(late), "peak": max(of["bytes"]), "descriptors": [few, many]}
+        if given.seconds < JUDGED_SECONDS:
+            continue
         if grown:
             failures.append(f"the {name} daemon's memory grew from {early:.0f} to {late:.0f} bytes")
         if many > few + MORE_DESCRIPTORS:

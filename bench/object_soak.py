@@ -28,6 +28,8 @@ from soak_counts import Counts, run_all
 # A folder is checked every three seconds and takes longer on a busy machine; until all sources have seen a change they disagree.
 SETTLED_SECONDS = 15
 PATIENCE_SECONDS = 120
+# How long a daemon waits for a source's answer, and the share of fetches in which none may come.
+ANSWER_SECONDS, LATE_SHARE = 5, 0.01
 NAMED, LISTED, AT_ONCE = 12, 12, 3
 CHANGE_SECONDS, TREE_SECONDS, PAUSE_SECONDS = 4, 20, 0.2
 FULL_EVERY, FULL_SECONDS = 60, 8
@@ -135,7 +137,11 @@ class Objects(Counts):
             return "folder changed meanwhile"
         if any(until is None or until > begun - 1 for until in self.full) and status in (502, 507, None):
             return "disk full"
-        return "door away" if self.away(begun) else None
+        if self.away(begun):
+            return "door away"
+        # In an outage, or on a busy machine: the others that answer do not have it.
+        is_late = status in (404, 502) and time.monotonic() - begun >= ANSWER_SECONDS
+        return "no answer in time" if is_late else None
 
     def fetch(self, draw):
         now = time.monotonic()
@@ -212,6 +218,9 @@ class Objects(Counts):
         run_all([threading.Thread(target=self.guard, args=(work.__name__, work)) for work in works])
         self.require("files that came", "files that went", "changes of the folder", "folders", "fetches by name", "fetches of the folder",
                      "whole", "ranges", "by hash", "aborted", *(["times that the disk was full"] if self.given.disk else []))
+        late, fetches = (self.counts.get(what, 0) for what in ("excused: no answer in time", "fetches by name"))
+        if late > LATE_SHARE * fetches:
+            self.fail(f"no answer came in time to {late} fetches, beside {fetches} by name")
         self.tell()
 
 
