@@ -555,6 +555,28 @@ fn what_does_not_fit_is_not_unknown() {
     });
 }
 
+/// A file that goes from a folder of this daemon, which has not seen that yet, comes from a source that offers the same.
+#[test]
+fn what_cannot_be_read_here_is_fetched() {
+    block_on(async {
+        let site = Site::new();
+        for name in ["here", "there"] {
+            std::fs::create_dir_all(site.path(name)).unwrap();
+            std::fs::write(site.path(name).join("a"), content(1000)).unwrap();
+        }
+        let there = site.daemon("far", &[], "[objects.folders.there]\npath = \"there\"\n").await;
+        let here = site.daemon("near", &[there.objects().unwrap()], "[objects.folders.here]\npath = \"here\"\n").await;
+        for daemon in [&here, &there] {
+            while daemon.status().objects.unwrap().folders[0].hash.is_none() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        std::fs::remove_file(site.path("here/a")).unwrap();
+        let (head, body) = ask(here.doors()[0], "GET /objects/there/a HTTP/1.1").await;
+        assert!(head.starts_with("http/1.1 200") && body == content(1000), "{head}{}", String::from_utf8_lossy(&body));
+    });
+}
+
 /// A disk that is full, and sources that are all gone, are told to the program as long as nothing was sent to it, and in the log in
 /// any case, on one line. The log is a process's own, and so is the limit that stands for a full disk: the test calls itself.
 #[test]

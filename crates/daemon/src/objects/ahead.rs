@@ -89,7 +89,9 @@ impl Objects {
     }
 
     fn fetch_part(&self, hash: transfer::Hash, part: &Range<u64>, into: OfferedFiles) -> Result<(), TransferError> {
-        let folder = tempfile::tempdir_in(self.cache.folder())
+        let folder = self
+            .cache
+            .temporary()
             .map_err(|error| TransferError::File { path: self.cache.folder().to_owned(), error })?;
         let sources = self.sources();
         let wanted = WantedFile {

@@ -7,8 +7,12 @@ use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pliant_net::transfer::{OfferedFiles, is_left_part, remove_part};
+use tempfile::TempDir;
 
 use crate::mutex::lock;
+
+/// How the names of temporary folders begin.
+const TEMPORARY: &str = ".pliant-beside-";
 
 /// A file of the folder.
 struct Entry {
@@ -33,14 +37,24 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Creates the folder if there is none.
+    /// Creates the folder if there is none. Removes temporary folders of a daemon that was killed.
     pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
+        for entry in std::fs::read_dir(folder)?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
         Ok(Self { folder: folder.canonicalize()?, limit, uses: Mutex::default() })
     }
 
     pub(super) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// A folder for what is fetched and not kept.
+    pub(super) fn temporary(&self) -> io::Result<TempDir> {
+        tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(&self.folder)
     }
 
     pub(super) fn limit(&self) -> u64 {
@@ -117,6 +131,19 @@ fn is_hidden(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a killed daemon has left beside its files goes when the next begins.
+    #[test]
+    fn temporary_folders_do_not_outlive_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::open(folder.path(), 100).unwrap();
+        let left = cache.temporary().unwrap().keep();
+        std::fs::write(left.join("content"), "x").unwrap();
+        let own = folder.path().join(".of-somebody");
+        std::fs::create_dir(&own).unwrap();
+        Cache::open(folder.path(), 100).unwrap();
+        assert!(!left.exists() && own.exists());
+    }
 
     /// Who was not asked for longest goes first, and no more than has to. Parts count: one in use stays, one that was left goes.
     #[test]

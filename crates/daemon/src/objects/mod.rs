@@ -319,6 +319,16 @@ impl Objects {
         }
     }
 
+    /// The file from the sources, as what is here of it cannot be read.
+    async fn open_again(self: &Arc<Self>, unreadable: &HeldFile, asker: &Asker) -> Option<Arc<HeldFile>> {
+        let hash = unreadable.offered().hash;
+        let mut outcome = self.fetch(&FileSelector::Hash(hash), asker).await.ok()?.outcome;
+        outcome.wait_for(Option::is_some).await.ok()?.clone()?.ok()?;
+        let fetched =
+            |file: &Arc<HeldFile>| file.offered().hash == hash && file.path().parent() == Some(self.cache.folder());
+        self.files.list().into_iter().find(fetched)
+    }
+
     /// The descriptor of an image's name, from here or from the sources. It may change, so it is requested each time.
     async fn tag(self: &Arc<Self>, image: &str, asker: &Asker) -> Result<Descriptor, NoFile> {
         let name = tags::file_name(image);
@@ -364,7 +374,7 @@ impl Objects {
         }
         let mut settings = lock(&self.settings).clone();
         settings.limits = Limits { max_bytes: most, ..Limits::default() };
-        let folder = tempfile::tempdir_in(self.cache.folder()).map_err(failed)?;
+        let folder = self.cache.temporary().map_err(failed)?;
         let path = folder.path().join("content");
         let wanted = WantedFile { name: Some(name), ..WantedFile::default() };
         let asked = self.absent.without(Instant::now(), &sources);

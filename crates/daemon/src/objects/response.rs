@@ -86,12 +86,18 @@ pub(super) async fn give(
             Some(from) => FileBody::of(from, part.clone()).begun().await.ok(),
             None => None,
         };
-        *response.body_mut() = match ahead {
-            Some(body) => body,
-            None => match FileBody::of(file, part).begun().await {
-                Ok(body) => body,
-                Err(error) => return Err(why(fetch, &error).await),
+        let begun = match ahead {
+            Some(body) => Ok(body),
+            None => FileBody::of(file.clone(), part.clone()).begun().await,
+        };
+        *response.body_mut() = match begun {
+            Ok(body) => body,
+            // An offered folder may have changed since it was read.
+            Err(error) if file.is_whole() => match objects.open_again(&file, asker).await {
+                Some(again) => FileBody::of(again, part),
+                None => return Err(why(fetch, &error).await),
             },
+            Err(error) => return Err(why(fetch, &error).await),
         };
     }
     Ok(response)
