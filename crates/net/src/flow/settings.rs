@@ -416,7 +416,7 @@ impl FlowSettings {
         Arc::new(FlexPassConfig {
             credit: self.credit(path, mtu),
             reactive: Reactive::Window(window),
-            reorder_buffer: Some(self.receive_buffer),
+            reorder_buffer: Some(self.largest_receive_buffer),
             ..FlexPassConfig::default()
         })
     }
@@ -428,7 +428,7 @@ impl FlowSettings {
             scavenger: TwoClassConfig::subflow(Self::class(self.classes.low), self.rto()),
             guarantee: TwoClassConfig::subflow(Self::class(self.classes.data), self.rto()),
             ack_class: Self::class(self.classes.control),
-            reorder_buffer: Some(self.receive_buffer),
+            reorder_buffer: Some(self.largest_receive_buffer),
             bounds_when_told: Some(Bounds::OF_KNOWN_RATE),
             ..TwoClassConfig::default()
         })
@@ -565,6 +565,16 @@ mod tests {
         let near = FlowSettings { target: Some(Span::from_ms(5)), ..by(Algorithm::LedbatPlusPlus) };
         assert_eq!((near.check(), setting(&near, "target")), (Ok(()), Span::from_ms(5).write()));
         assert_eq!(setting(&by(Algorithm::Reno), "hystart"), None);
+    }
+
+    /// A flow whose bytes arrive out of order, because two sub-flows carry them, may use all of `--receive-buffer`.
+    #[test]
+    fn two_subflows_use_the_whole_receive_buffer() {
+        let most = 4 * FIRST_RECEIVE_BUFFER;
+        let flow = FlowSettings::default().with_receive_buffer(most);
+        let path = Path::to("127.0.0.1:1".parse().unwrap(), 0);
+        assert_eq!(flow.two_class(path, 1500).reorder_buffer, Some(most));
+        assert_eq!(flow.flex_pass(path, 1500).reorder_buffer, Some(most));
     }
 
     /// What the controller does not have, or not so large, is refused by name.
