@@ -54,8 +54,8 @@ pliant_node *pliant_node_new(const char *address, const char *key_file, const ch
 int pliant_node_port(const pliant_node *node);
 
 /* Greatest rates of each stream and bundle by this host's time of day, written as for `pliant send --schedule`:
- * "22:00-06:00=none,08:00-18:00=20Mbit/s". At other times the contract's max_rate counts. Streams and bundles that run change
- * with it. NULL or "" removes it. 0 or an error. */
+ * "22:00-04:00=none,04:00-06:00=none+min-share=1,08:00-18:00=20Mbit/s". At other times the contract's max_rate and min_share count.
+ * Streams and bundles that run change with it. NULL or "" removes it. 0 or an error. */
 int pliant_node_set_schedule(pliant_node *node, const char *schedule);
 
 /* Frees a node. It waits until streams that were closed before have told their peers, so that a program may end at once;

@@ -107,7 +107,8 @@ pub(crate) struct SendArgs {
     /// Greatest rate on the wire
     #[arg(long, alias = "rate-cap", value_name = "RATE", value_parser = flags::above_zero::<Rate>())]
     max_rate: Option<Rate>,
-    /// Greatest rates by time of day here, each FROM-TO=RATE, or =none for no bound; else --max-rate holds
+    /// Greatest rates by time of day here, each FROM-TO=RATE, or =none for no bound; else --max-rate holds. A part may have a
+    /// share of its own: 04:00-06:00=none+min-share=1
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     schedule: Vec<DayPart>,
     /// When it must be done, under bounded: in so long, at a time of day here, or then (2h, 90s, 06:00,

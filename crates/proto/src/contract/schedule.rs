@@ -84,13 +84,23 @@ pub enum ScheduleError {
 impl FromStr for DayPart {
     type Err = String;
 
-    /// Reads `22:00-06:00=none` and `08:00-18:00=20Mbit/s`.
+    /// Reads `22:00-06:00=none`, `08:00-18:00=20Mbit/s` and, with a share of its own, `04:00-06:00=none+min-share=1`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || String::from("it must be FROM-TO=RATE, such as 08:00-18:00=20Mbit/s or 22:00-06:00=none");
-        let (times, rate) = text.split_once('=').ok_or_else(wrong)?;
+        let wrong = || {
+            let examples = "such as 08:00-18:00=20Mbit/s or 04:00-06:00=none+min-share=1";
+            alloc::format!("it must be FROM-TO=RATE or FROM-TO=RATE+min-share=SHARE, {examples}")
+        };
+        let (times, bounds) = text.split_once('=').ok_or_else(wrong)?;
         let (from, to) = times.split_once('-').ok_or_else(wrong)?;
-        let rate = if rate == "none" { None } else { Some(rate.parse::<Rate>().map_err(|error| error.to_string())?) };
-        Ok(Self { from: from.parse()?, to: to.parse()?, max_rate: rate, min_share: None })
+        let (rate, share) = bounds.split_once('+').map_or((bounds, None), |(rate, share)| (rate, Some(share)));
+        let max_rate =
+            if rate == "none" { None } else { Some(rate.parse::<Rate>().map_err(|error| error.to_string())?) };
+        let share_of = |share: &str| {
+            let share = share.strip_prefix("min-share=").ok_or_else(wrong)?.parse::<f64>();
+            let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
+            share.ok_or_else(|| String::from("min-share must be between 0 and 1"))
+        };
+        Ok(Self { from: from.parse()?, to: to.parse()?, max_rate, min_share: share.map(share_of).transpose()? })
     }
 }
 
@@ -255,11 +265,19 @@ mod tests {
         let expected = DaySchedule::new(vec![part("22:00", "06:00", 0), part("08:00", "18:00", 20)]);
         assert_eq!(read("22:00-06:00=none,08:00-18:00=20Mbit/s"), Ok(expected.unwrap()));
         assert_eq!(read(""), Ok(DaySchedule::default()));
+        let last = DayPart { min_share: Some(1.0), ..part("04:00", "06:00", 0) };
+        let slow = DayPart { min_share: Some(0.25), ..part("08:00", "18:00", 20) };
+        let expected = DaySchedule::new(vec![last, slow]);
+        assert_eq!(read("04:00-06:00=none+min-share=1,08:00-18:00=20Mbit/s+min-share=0.25"), Ok(expected.unwrap()));
         for (text, why) in [
             (",", ": it must be FROM-TO=RATE"),
             ("22:00-06:00", "22:00-06:00: it must be FROM-TO=RATE"),
             ("22:00-6:00=none", "22:00-6:00=none: 6:00: a time of day is HH:MM"),
             ("22:00-06:00=fast", "22:00-06:00=fast: "),
+            ("22:00-06:00=none+", "22:00-06:00=none+: it must be FROM-TO=RATE"),
+            ("22:00-06:00=none+weight=2", "22:00-06:00=none+weight=2: it must be FROM-TO=RATE"),
+            ("22:00-06:00=none+min-share=1.5", "22:00-06:00=none+min-share=1.5: min-share must be between 0 and 1"),
+            ("22:00-06:00=none+min-share=nan", "22:00-06:00=none+min-share=nan: min-share must be between 0 and 1"),
             ("22:00-06:00=none,05:00-07:00=none", "22:00-06:00 and 05:00-07:00 have a time in common"),
             ("22:00-06:00=0Mbit/s", "max_rate of 22:00-06:00 must be above 0"),
         ] {
