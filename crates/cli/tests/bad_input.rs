@@ -297,6 +297,14 @@ fn flags_out_of_range_are_told_the_range() {
             "send file 127.0.0.1:1 --plain --transport bounded --min-share 0 --min-rate 2Mbit/s --max-rate 1Mbit/s",
             "--min-rate is above --max-rate",
         ),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --min-share 0 --min-rate 2Mbit/s --line-rate 1Mbit/s",
+            "--min-rate is above --line-rate, 1Mbit/s",
+        ),
+        (
+            "send file 127.0.0.1:1 --plain --transport bounded --min-share 0 --schedule 04:00-06:00=none+min-share=2",
+            "min-share must be between 0 and 1",
+        ),
         ("send file 127.0.0.1:1 --plain --done-by 2h", "--done-by: dctcp does not honour it, only --transport bounded"),
         (
             "send file 127.0.0.1:1 --plain --transport bounded --done-by 2h",

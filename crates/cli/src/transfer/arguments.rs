@@ -363,6 +363,7 @@ fn refused(error: &FlowError) -> CliError {
             let flag = |field: &Field| format!("--{}", field.to_string().replace('_', "-"));
             format!("{} is above {}", flag(field), flag(bound))
         }
+        FlowError::AboveLine { line_rate, .. } => format!("--min-rate is above --line-rate, {line_rate}"),
         FlowError::Setting { setting, why } => format!("--{setting}: {why}"),
         FlowError::OneClass(class) => {
             format!("--low-class: it is {class}, as --class is, and bounded-two-class needs two")

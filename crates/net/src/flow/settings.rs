@@ -149,6 +149,14 @@ pub enum FlowError {
     /// Hosts report too seldom, or without an end, or this one does not know its link's rate.
     #[error("host_reports must be above 0s and at most {LONGEST_INTERVAL}, and needs line_rate")]
     HostReports,
+    /// The link is slower than what it must carry.
+    #[error("min_rate is {min_rate}, above line_rate, {line_rate}")]
+    AboveLine {
+        /// The contract's.
+        min_rate: Rate,
+        /// This host's.
+        line_rate: Rate,
+    },
     /// A bound that holds as long as the flow.
     #[error("{transport}: {field} cannot change while a flow runs")]
     Fixed {
@@ -206,6 +214,10 @@ impl FlowSettings {
         }
         if transport == SocketTransport::TwoClass && self.classes.data == self.classes.low {
             return Err(FlowError::OneClass(self.classes.low));
+        }
+        let min_rate = self.contract.min_rate;
+        if let Some(line_rate) = self.line_rate.filter(|line_rate| min_rate > *line_rate) {
+            return Err(FlowError::AboveLine { min_rate, line_rate });
         }
         let reports = |interval| (Span::from_ns(1)..=LONGEST_INTERVAL).contains(&interval) && self.line_rate.is_some();
         if !self.host_reports.is_none_or(reports) {
@@ -575,6 +587,18 @@ mod tests {
         let path = Path::to("127.0.0.1:1".parse().unwrap(), 0);
         assert_eq!(flow.two_class(path, 1500).reorder_buffer, Some(most));
         assert_eq!(flow.flex_pass(path, 1500).reorder_buffer, Some(most));
+    }
+
+    /// A flow cannot keep more than its host's link has.
+    #[test]
+    fn a_rate_above_the_line_is_refused() {
+        let with = |min_rate, line_rate| {
+            let contract = Contract { min_share: 0.0, min_rate, ..Contract::default() };
+            FlowSettings { contract, line_rate, ..by(Algorithm::Bounded) }.check()
+        };
+        let (slow, fast) = (Rate::from_bits_per_sec(10_000_000), Rate::from_bits_per_sec(20_000_000));
+        assert_eq!(with(fast, Some(slow)), Err(FlowError::AboveLine { min_rate: fast, line_rate: slow }));
+        assert_eq!((with(slow, Some(slow)), with(fast, None)), (Ok(()), Ok(())));
     }
 
     /// What the controller does not have, or not so large, is refused by name.
