@@ -345,8 +345,9 @@ def unit(name):
 
 
 def side_by_side(case, defaults, seeds, pliant, done, switch=None):
-    """Values of each measure, by seed, on both sides. `done` keeps results: a switch changes one side only."""
+    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only."""
     switch = switch or {}
+    case = {**case, "seconds": switch.get("seconds", case["seconds"])}
     settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
     options = merged(merged(defaults["options"], case.get("options", {})), switch.get("options", {}))
     names = switch.get("measures", case["measures"])
@@ -356,7 +357,7 @@ def side_by_side(case, defaults, seeds, pliant, done, switch=None):
         place.mkdir(parents=True, exist_ok=True)
         flows = flows_of(case, seed)
         # The list of flows that the peer reads is written with Pliant's scenario.
-        ours_key, theirs_key = json.dumps([seed, settings]), json.dumps([seed, options, "peer"])
+        ours_key, theirs_key = json.dumps([seed, settings, case["seconds"]]), json.dumps([seed, options, case["seconds"], "peer"])
         if ours_key not in done:
             done[ours_key] = run_pliant(case, settings, seed, pliant, place)
         if theirs_key not in done:

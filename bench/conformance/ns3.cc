@@ -2,7 +2,7 @@
 //
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
-// has its last byte.
+// has its last byte. Besides ns-3's congestion controls there is TcpCubicHoldingThreshold, which a case can name.
 
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -26,6 +26,31 @@ constexpr uint32_t SEGMENTS_PER_WRITE = 10;
 // for class 0 would end ECN: a socket with a type of service of its own sends its data as not ECN-capable.
 constexpr uint8_t TYPE_OF_SERVICE[] = {0x00, 0x08};
 constexpr const char* BANDS = "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1";
+
+// ns-3's CUBIC, but a further timeout of the same segment leaves ssthresh as it is (RFC 5681, section 3.1). ns-3's lowers it again.
+class TcpCubicHoldingThreshold : public TcpCubic
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type =
+            TypeId("TcpCubicHoldingThreshold").SetParent<TcpCubic>().AddConstructor<TcpCubicHoldingThreshold>();
+        return type;
+    }
+
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> state, uint32_t inFlight) override
+    {
+        const bool again = state->m_congState == TcpSocketState::CA_LOSS;
+        return again ? uint32_t(state->m_ssThresh) : TcpCubic::GetSsThresh(state, inFlight);
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<TcpCubicHoldingThreshold>(this);
+    }
+};
+
+NS_OBJECT_ENSURE_REGISTERED(TcpCubicHoldingThreshold);
 
 struct Options
 {

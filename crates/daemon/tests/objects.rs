@@ -456,7 +456,7 @@ fn a_user_has_half_of_the_parts_ahead() {
             waiting.push(tcp);
         }
         let entries = std::fs::read_dir(site.path("near-cache")).unwrap().flatten();
-        let is_part = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".tmp");
+        let is_part = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(".pliant-beside-");
         assert_eq!(entries.filter(is_part).count(), 2);
     });
 }
