@@ -12,7 +12,7 @@ Kafka needs `--kafka`, and Python with what kafka/requirements.txt names. Withou
 
 Fails if a connection fails or brings back other bytes, if the faults or the attacks did not happen, if a daemon ends, or if its
 memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up. A run below
-half an hour is too short to judge growth. It is printed.
+half an hour is too short for that: growth is printed, and does not fail.
 """
 
 import argparse

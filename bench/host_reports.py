@@ -10,7 +10,7 @@ queues hold 20 ms of the line each, that of DSCP 2 for what gives way. They are
 Prints a line for each number of CUBIC's flows and each promise: goodputs in Mbit/s from the third second on, and which part of its fair
 rate the flow of Pliant had. That rate is an even share of what both have together, by flows.
 
-Where the processors are busy, the rates also depend on whose processes get them first: `--first` gives these real-time priority (chrt).
+On a fast line the rates also depend on whose processes run first: `--first` gives these real-time priority (chrt).
 """
 
 import argparse

@@ -92,12 +92,14 @@ pub(super) async fn give(
         };
         *response.body_mut() = match begun {
             Ok(body) => body,
-            // An offered folder may have changed since it was read.
-            Err(error) if file.is_whole() => match objects.open_again(&file, asker).await {
-                Some(again) => FileBody::of(again, part),
-                None => return Err(why(fetch, &error).await),
-            },
-            Err(error) => return Err(why(fetch, &error).await),
+            Err(error) => {
+                // An offered folder may have changed since it was read.
+                let again = if file.is_whole() { objects.open_again(&file, asker).await } else { None };
+                match again {
+                    Some(again) => FileBody::of(again, part),
+                    None => return Err(why(fetch, &error).await),
+                }
+            }
         };
     }
     Ok(response)
