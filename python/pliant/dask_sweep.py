@@ -12,6 +12,7 @@ import collections
 import concurrent.futures
 import json
 import logging
+import math
 import os
 import queue
 import sys
@@ -139,6 +140,13 @@ def _run_task(points: list[tuple[str, str]], identify: bool) -> tuple[list[_File
     return files, time.perf_counter() - begun
 
 
+def _is_file(sent: object) -> bool:
+    match sent:
+        case [str(), bytes()]:
+            return True
+    return False
+
+
 def _wait_for_a_worker(client: Client, say: _Say) -> None:
     address = client.scheduler.address
     for seconds, last in ((2 * _LOOK, False), (_NO_WORKER, True)):
@@ -254,7 +262,7 @@ class _Work:
 
     def next_task(self, threads: int) -> list[int]:
         """Return the points of the next task: one until it is known how long they take, and enough for all threads."""
-        count = int(_TASK_SECONDS * self.ran / self.seconds) if self.ran else 1
+        count = int(_TASK_SECONDS * self.ran / self.seconds) if self.seconds else 1
         count = max(1, min(count, _MOST_POINTS, len(self.waiting) // threads))
         return [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
 
@@ -302,7 +310,7 @@ class _Work:
                     finished.put(future)
                     continue
                 with _cluster(self.client, self.gone):
-                    files, seconds = fetched.result()
+                    files, seconds = self.checked(indices, fetched.result())
                 del under_way[future]
                 self.ran, self.seconds = self.ran + len(indices), self.seconds + seconds
                 placed = [writers.submit(self.place, *placing) for placing in zip(indices, files, strict=True)]
@@ -343,6 +351,15 @@ class _Work:
             others = f" but {len(workers)} that cannot run them" if workers else ""
             waits = "waiting for workers (Ctrl-C stops; the results so far are kept)"
             self.say(f"no worker is left{others}; {self.missing()}; {waits}")
+
+    def checked(self, indices: list[int], result: object) -> tuple[list[_Files], float]:
+        """Return what a task's worker sent; raise if that has not the shape of its points' files."""
+        match result:
+            case [list(points), float(seconds)] if len(points) == len(indices) and 0 <= seconds < math.inf:
+                files = [file for point in points if isinstance(point, list) for file in point]
+                if all(isinstance(point, list) for point in points) and all(map(_is_file, files)):
+                    return points, seconds
+        raise PliantError(f"{self.points[indices[0]].folder.name}: what a worker sent is no run")
 
     def place(self, index: int, files: _Files) -> None:
         """Write a point's folder, whole or not at all, and link it into the dataset."""

@@ -1,6 +1,7 @@
 """Sweeps on a cluster: a scheduler and workers as processes of their own."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -402,10 +403,36 @@ def test_what_a_worker_sends_is_checked(tmp_path):
         ([("scenario.toml", b"x")], "not a run of this point"),
         ([("scenario.toml", b"text"), ("../evil", b"")], "no file of a run is called"),
         ([("scenario.toml", b"text")], "there is no summary.json"),
+        ([("scenario.toml", b"text"), ("scenario.toml", b"x")], "two files are called"),
     ]:
         with pytest.raises(pliant.PliantError, match=why):
             _pliant.place_run(tmp_path / "point", files, "text")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        None,
+        ([], 1.0),
+        ([[("scenario.toml", b"x")]] * 2, 1.0),
+        ([[("scenario.toml", "text")]], 1.0),
+        ([[("scenario.toml", b"x", b"y")]], 1.0),
+        (["files"], 1.0),
+        ([[]], math.nan),
+        ([[]], -1.0),
+        ([[]], math.inf),
+        ([[]], "1"),
+    ],
+)
+def test_a_result_of_another_shape_is_told(scenario, tmp_path, sent):
+    """A worker that proved to be the same may send anything afterwards."""
+    _, points = planned(scenario, 1, tmp_path / "out")
+    work = dask_sweep._Work(None, points, tmp_path / "out", "resource", False, print)
+    with pytest.raises(pliant.PliantError, match="what a worker sent is no run"):
+        work.checked([0], sent)
+    assert work.checked([0], ([[("a", b"")]], 0.0)) == ([[("a", b"")]], 0.0)
+    assert work.next_task(1) == [0], "no time for a run is no fault"
 
 
 def test_an_interrupt_keeps_what_finished(cluster, scenario, tmp_path):

@@ -817,12 +817,70 @@ fn what_is_false_is_not_kept() {
             let said = String::from_utf8(body).unwrap();
             assert!(said.contains("MANIFEST_INVALID") && said.contains("another digest"), "{said}");
         }
-        // A blob may have begun before it is known to be false.
-        let _ = ask(door, &format!("GET /v2/team/app/blobs/sha256:{layer} HTTP/1.1")).await;
+        let (head, body) = ask(door, &format!("GET /v2/team/app/blobs/sha256:{layer} HTTP/1.1")).await;
+        assert!(head.starts_with("http/1.1 502"), "{head}");
+        assert!(String::from_utf8(body).unwrap().contains("another digest"));
         let kept = || [&manifest, &layer].iter().any(|digest| site.path(&format!("near-cache/{digest}")).exists());
         while daemons[2].status().objects.unwrap().files > 0 || kept() {
             tokio::task::yield_now().await;
         }
+    });
+}
+
+/// A false blob of many pieces, whose first ones are given before it is known to be false, is never given to its end: not as a
+/// whole, nor where a program goes on after it was cut off.
+#[test]
+fn a_false_blob_has_no_end() {
+    block_on(async {
+        let site = Site::new();
+        let (all, named) = (content(3 * MB), sha256(b"what it is named by"));
+        for name in ["one", "two"] {
+            let blobs = site.path(&format!("{name}-offered/blobs/sha256"));
+            write_layout(&site.path(&format!("{name}-offered")), "team/app:1.0", b"layer");
+            std::fs::write(blobs.join(&named), &all).unwrap();
+        }
+        let (one, two) = (site.daemon("one", &[], "").await, site.daemon("two", &[], "").await);
+        for daemon in [&one, &two] {
+            while daemon.status().objects.unwrap().files < 5 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let near = site.daemon("near", &[one.objects().unwrap(), two.objects().unwrap()], "").await;
+        let request = format!("GET /v2/team/app/blobs/sha256:{named} HTTP/1.1");
+        for from in [0, 2 * MB, 3 * MB - 1] {
+            let (head, body) = ask(near.doors()[0], &format!("{request}\r\nRange: bytes={from}-")).await;
+            let is_begun = head.starts_with("http/1.1 206") && body.len() < all.len() - from;
+            assert!(is_begun || head.starts_with("http/1.1 502"), "{from}: {head}, {} bytes", body.len());
+        }
+        // Parts before the end are for programs that verify them.
+        let (head, body) = ask(near.doors()[0], &format!("{request}\r\nRange: bytes=0-9")).await;
+        assert!(head.starts_with("http/1.1 206") && body == all[..10], "{head}");
+    });
+}
+
+/// A tag's descriptor of more bytes than are read is a fault of its source, and none of the cache.
+#[test]
+fn a_large_descriptor_is_refused() {
+    block_on(async {
+        let site = Site::new();
+        let folder = site.path("one-offered");
+        write_layout(&folder, "team/app:1.0", b"layer");
+        let index = std::fs::read_to_string(folder.join("index.json")).unwrap();
+        let long = format!("application/{}", "x".repeat(5000));
+        let index = index.replacen(
+            r#"{"mediaType":"application/vnd.oci.image.manifest.v1+json""#,
+            &format!(r#"{{"mediaType":"{long}""#),
+            1,
+        );
+        std::fs::write(folder.join("index.json"), index).unwrap();
+        let one = site.daemon("one", &[], "").await;
+        while one.status().objects.unwrap().files < 4 {
+            tokio::task::yield_now().await;
+        }
+        let near = site.daemon("near", &[one.objects().unwrap()], "").await;
+        let request = "GET /v2/team/app/manifests/1.0 HTTP/1.1";
+        check_answer(near.doors()[0], request, "502", "bytes, and 4096 may be fetched").await;
+        check_answer(one.doors()[0], request, "502", "at most 4096 are read").await;
     });
 }
 

@@ -7,6 +7,7 @@ use pliant_sim::output::files::SCENARIO;
 use pliant_sim::output::place_run;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::errors::{classes, failed, not_written};
 use crate::scenario::Scenario;
@@ -113,7 +114,7 @@ impl SweepPlan {
 /// Puts the files of a point that ran elsewhere into its folder, whole or not at all. What ran must be `text`.
 #[pyfunction]
 #[pyo3(name = "place_run")]
-pub(crate) fn place(py: Python<'_>, folder: PathBuf, files: Vec<(String, Vec<u8>)>, text: &str) -> PyResult<()> {
+pub(crate) fn place(py: Python<'_>, folder: PathBuf, files: Vec<(String, PyBackedBytes)>, text: &str) -> PyResult<()> {
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect();
     let scenario = files.iter().find(|(name, _)| *name == SCENARIO).map(|(_, bytes)| *bytes);
     if scenario != Some(text.as_bytes()) {

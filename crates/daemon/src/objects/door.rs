@@ -72,7 +72,7 @@ async fn answer(request: &Request<Incoming>, objects: Option<Arc<Objects>>, aske
         },
         Some(AskedPath::File(file)) => {
             let given = match objects.open(&file, asker).await {
-                Ok(found) => give(&objects, found, request.headers(), asker).await,
+                Ok(found) => give(&objects, found, None, request.headers(), asker).await,
                 Err(why) => Err(why),
             };
             given.unwrap_or_else(|why| refuse(&text_of(&file), why))
@@ -112,7 +112,7 @@ async fn in_folder(
                 match objects.open(&FileSelector::Hash(file.hash), asker).await {
                     Ok(found) => {
                         objects.fetch_next(&asked.folder, &index, &asked.path, asker).await;
-                        give(objects, found, request.headers(), asker).await
+                        give(objects, found, None, request.headers(), asker).await
                     }
                     Err(why) => Err(why),
                 }

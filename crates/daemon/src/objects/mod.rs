@@ -361,7 +361,7 @@ impl Objects {
         if let Some(here) = here {
             let offered = here.offered();
             if offered.bytes > most {
-                return Err(NoFile::TooLarge(format!("{name} has {} bytes, at most {most} are read", offered.bytes)));
+                return Err(NoFile::Failed(format!("it has {} bytes, at most {most} are read", offered.bytes)));
             }
             let mut content = vec![0; offered.bytes as usize];
             let read = here.read_at(0, &mut content).map_err(failed)?;
@@ -380,7 +380,11 @@ impl Objects {
         let asked = self.absent.without(Instant::now(), &sources);
         let target = Target::File(path.clone());
         let fetched = transfer::fetch(&asked, wanted, &target, &settings, &self.stop, |_| {}, |_| {});
-        let fetched = fetched.map_err(|error| self.no_file(error))?;
+        let fetched = fetched.map_err(|error| match error {
+            // The cache is not what it does not fit into.
+            TransferError::TooLarge { .. } => NoFile::Failed(error.to_string()),
+            error => self.no_file(error),
+        })?;
         self.absent.note(Instant::now(), fetched.elapsed, &fetched.sources);
         Ok((fetched.hash, std::fs::read(&path).map_err(failed)?))
     }

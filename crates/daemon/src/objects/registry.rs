@@ -2,7 +2,8 @@
 //!
 //! Manifests and blobs are files named by their SHA-256, as in a layout's `blobs/sha256`. They come from all sources at
 //! once, like any file. The descriptor of a name with a tag is a [small file](super::image::tags) that hosts with a
-//! layout offer. Content that does not have the requested hash is not kept, because sources may agree on false content.
+//! layout offer. Content that does not have the requested hash is neither given whole nor kept, because sources may agree on
+//! false content.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use super::asker::Asker;
 use super::image::layout::{Descriptor, MAX_MANIFEST_BYTES};
 use super::image::name::{self, AskedPart, NameError};
 use super::image::sha256::Sha256;
+use super::image::{FALSE_CONTENT, Verification};
 use super::response::{FileBody, TOO_MANY, full, give, head};
 use super::{NoFile, Objects};
 use crate::mutex::lock;
@@ -28,6 +30,10 @@ const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api
 /// Media types of manifests that do not give their own.
 const IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// Most bytes of a type and of a subtype (RFC 6838, section 4.2).
+const MAX_TYPE_BYTES: usize = 127;
+/// Bytes of a blob that are hashed at once while it arrives.
+const HASHED_AT_ONCE: u64 = 8 << 20;
 
 /// Why a request is refused.
 struct Refusal {
@@ -98,9 +104,13 @@ pub(super) async fn answer(
         Ok(AskedPart::Manifest(digest)) => manifest(&digest, head_only, (objects, asker)).await,
         Ok(AskedPart::Tag(image)) => match tagged(&image, query, (objects, asker)).await {
             Ok(descriptor) => {
-                match descriptor.digest.strip_prefix("sha256:").filter(|digits| name::is_sha256(digits)) {
-                    Some(digits) => manifest(digits, head_only, (objects, asker)).await,
-                    None => Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", "the tag's digest is no SHA-256")),
+                let digits = descriptor.digest.strip_prefix("sha256:").filter(|digits| name::is_sha256(digits));
+                if let Some(digits) = digits {
+                    manifest(digits, head_only, (objects, asker)).await
+                } else {
+                    let why = "the tag's digest is no SHA-256";
+                    objects.tell(&image, &NoFile::Failed(why.to_owned()));
+                    Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why))
                 }
             }
             Err(why) => Err(Refusal::of_file(why, "MANIFEST_UNKNOWN")),
@@ -137,7 +147,10 @@ async fn manifest(
     head_only: bool,
     (objects, asker): (&Arc<Objects>, &Asker),
 ) -> Result<Response<FileBody>, Refusal> {
-    let refuse = |why: &str| Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why);
+    let refuse = |why: &str| {
+        objects.tell(digest, &NoFile::Failed(why.to_owned()));
+        Refusal::new(StatusCode::BAD_GATEWAY, "MANIFEST_INVALID", why)
+    };
     let name = FileSelector::Name(digest.to_owned());
     let file = objects.open(&name, asker).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?;
     if file.offered().bytes > MAX_MANIFEST_BYTES {
@@ -151,22 +164,21 @@ async fn manifest(
     let content = whole(&file).await.ok_or_else(|| refuse("it cannot be read"))?;
     if Sha256::of(&content) != digest {
         objects.forget(&file);
-        return Err(refuse("what the sources agree on has another digest"));
+        return Err(refuse(FALSE_CONTENT));
     }
     let kind = kind(&content).ok_or_else(|| refuse("it is no manifest"))?;
     let headers = HeaderMap::new();
     let mut response = if head_only {
         head(file.offered(), &headers).0
     } else {
-        give(objects, file, &headers, asker).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?
+        give(objects, file, None, &headers, asker).await.map_err(|why| Refusal::of_file(why, "MANIFEST_UNKNOWN"))?
     };
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     say_digest(&mut response, digest);
     Ok(response)
 }
 
-/// A blob while it arrives. The client verifies it, as this registry does once it is complete. Without its content its sources
-/// say what it is.
+/// A blob while it arrives. Its last piece is given once its hash is right. Without its content its sources say what it is.
 async fn blob(
     digest: &str,
     headers: &HeaderMap,
@@ -181,13 +193,12 @@ async fn blob(
         let file = objects.open(&name, asker).await.map_err(refuse)?;
         let mut verifying = verifying(&file, digest, objects);
         if file.is_whole() && !verifying.wait_for(Option::is_some).await.is_ok_and(|right| *right == Some(true)) {
-            let why = "what the sources agree on has another digest";
-            return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", why));
+            return Err(Refusal::new(StatusCode::BAD_GATEWAY, "UNKNOWN", FALSE_CONTENT));
         }
         if head_only {
             head(file.offered(), headers).0
         } else {
-            give(objects, file, headers, asker).await.map_err(refuse)?
+            give(objects, file, Some(verifying), headers, asker).await.map_err(refuse)?
         }
     };
     say_digest(&mut response, digest);
@@ -200,8 +211,8 @@ fn say_digest(response: &mut Response<FileBody>, digest: &str) {
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept"));
 }
 
-/// The verification of a file, once it is complete. All who ask for it meanwhile share it: a file is large, and asked for often.
-fn verifying(file: &Arc<HeldFile>, digest: &str, objects: &Arc<Objects>) -> channel::Receiver<Option<bool>> {
+/// The verification of a file while it arrives. All who ask for it meanwhile share it: a file is large, and asked for often.
+fn verifying(file: &Arc<HeldFile>, digest: &str, objects: &Arc<Objects>) -> Verification {
     let name = (file.offered().hash, digest.to_owned());
     let mut running = lock(&objects.verifying);
     if let Some(result) = running.get(&name) {
@@ -218,29 +229,47 @@ fn verifying(file: &Arc<HeldFile>, digest: &str, objects: &Arc<Objects>) -> chan
     result
 }
 
-/// Whether a complete file has the hash of its name. If not, it is removed.
+/// Whether a file, once it is complete, has the hash of its name. If not, it is removed.
 async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> bool {
     let hash = file.offered().hash;
+    let found = match objects.verified.digest(&hash) {
+        Some(known) => Some(known),
+        None => hashed(&file, &objects).await,
+    };
     if !arrived(&file).await {
         return false;
     }
-    let known = objects.verified.digest(&hash);
-    let found = if known.is_some() {
-        known
-    } else {
-        // Programs read their files in the same threads.
-        let Ok(_hashing) = objects.hashing.acquire().await else { return false };
-        let reading = file.clone();
-        tokio::task::spawn_blocking(move || Sha256::of_file(&reading)).await.ok().and_then(Result::ok)
-    };
     let right = found.as_ref() == Some(&digest);
     if let Some(found) = found {
         objects.verified.insert(hash, found);
     }
     if !right {
+        objects.tell(&digest, &NoFile::Failed(FALSE_CONTENT.to_owned()));
         objects.forget(&file);
     }
     right
+}
+
+/// The SHA-256 of a file, read as it arrives: whoever waits for it has little to wait for at the end.
+async fn hashed(file: &Arc<HeldFile>, objects: &Objects) -> Option<String> {
+    let (mut coming, mut hash, mut at) = (file.follow(), Sha256::begin(), 0);
+    while at < file.offered().bytes {
+        let over = coming.borrow_and_update().over;
+        let more = file.bytes_there() - at;
+        if more < HASHED_AT_ONCE && !over && !file.is_whole() {
+            coming.changed().await.ok()?;
+            continue;
+        }
+        if more == 0 {
+            return None;
+        }
+        // Programs read their files in the same threads.
+        let _hashing = objects.hashing.acquire().await.ok()?;
+        let reading = file.clone();
+        let work = move || hash.go_on(&reading, at).map(|at| (hash, at));
+        (hash, at) = tokio::task::spawn_blocking(work).await.ok()?.ok()?;
+    }
+    Some(hash.digits())
 }
 
 /// Waits until a file is complete and in its place; false if it will not be. A file removed earlier would come back.
@@ -277,5 +306,35 @@ fn kind(manifest: &[u8]) -> Option<HeaderValue> {
     let manifest: Manifest = serde_json::from_slice(manifest).ok()?;
     let inferred = if manifest.manifests.is_some() { INDEX } else { IMAGE };
     let kind = manifest.media_type.unwrap_or_else(|| inferred.to_owned());
-    HeaderValue::from_str(&kind).ok()
+    is_media_type(&kind).then(|| HeaderValue::from_str(&kind).ok()).flatten()
+}
+
+/// Whether a text is a media type without parameters (RFC 6838, section 4.2).
+fn is_media_type(text: &str) -> bool {
+    let is_name = |name: &str| {
+        name.len() <= MAX_TYPE_BYTES
+            && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    text.split_once('/').is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A source chooses what a manifest calls itself: what is no media type is not handed on as one.
+    #[test]
+    fn a_manifest_has_a_media_type() {
+        let of = |text: &str| kind(text.as_bytes()).map(|kind| kind.to_str().unwrap().to_owned());
+        assert_eq!(of("{}").as_deref(), Some(IMAGE));
+        assert_eq!(of(r#"{"manifests": []}"#).as_deref(), Some(INDEX));
+        assert_eq!(of(&format!(r#"{{"mediaType": "{INDEX}"}}"#)).as_deref(), Some(INDEX));
+        let longest = format!("a/{}", "b".repeat(MAX_TYPE_BYTES));
+        assert_eq!(of(&format!(r#"{{"mediaType": "{longest}"}}"#)), Some(longest.clone()));
+        for kind in ["", "a", "a/", "/b", "a/b/c", "a/b; charset=x", "a b/c", &format!("{longest}b"), "text/html\n"] {
+            assert_eq!(of(&format!(r#"{{"mediaType": "{kind}"}}"#)), None, "{kind}");
+        }
+        assert_eq!(of("[]"), None);
+    }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use super::asker::Asker;
+use super::image::{FALSE_CONTENT, Verification};
 use super::range::{Asked, asked};
 use super::{NoFile, Objects, why};
 
@@ -72,31 +73,35 @@ fn names(headers: &HeaderMap, header: HeaderName, tag: &str) -> bool {
 }
 
 /// Answers with a file, or the requested part of it, once the first bytes are here or have not come for a while: what fails later
-/// can only be cut off.
+/// can only be cut off. The end of a file under verification is given if that finds it right.
 pub(super) async fn give(
     objects: &Arc<Objects>,
     file: Arc<HeldFile>,
+    verification: Option<Verification>,
     headers: &HeaderMap,
     asker: &Asker,
 ) -> Result<Response<FileBody>, NoFile> {
     let (mut response, part) = head(file.offered(), headers);
     if let Some(part) = part.filter(|part| !part.is_empty()) {
         let fetch = objects.fetch_of(&file);
+        let is_false = || verification.as_ref().is_some_and(|right| *right.borrow() == Some(false));
+        let body = |file| FileBody::of(file, part.clone(), verification.clone());
         let ahead = match objects.ahead(&file, part.clone(), asker).await {
-            Some(from) => FileBody::of(from, part.clone()).begun().await.ok(),
+            Some(from) => body(from).begun().await.ok(),
             None => None,
         };
         let begun = match ahead {
             Some(body) => Ok(body),
-            None => FileBody::of(file.clone(), part.clone()).begun().await,
+            None => body(file.clone()).begun().await,
         };
         *response.body_mut() = match begun {
             Ok(body) => body,
             Err(error) => {
                 // An offered folder may have changed since it was read.
-                let again = if file.is_whole() { objects.open_again(&file, asker).await } else { None };
+                let may_help = file.is_whole() && !is_false();
+                let again = if may_help { objects.open_again(&file, asker).await } else { None };
                 match again {
-                    Some(again) => FileBody::of(again, part),
+                    Some(again) => body(again),
                     None => return Err(why(fetch, &error).await),
                 }
             }
@@ -162,11 +167,11 @@ pub(super) enum FileBody {
 }
 
 impl FileBody {
-    /// A part of a file, as it arrives.
-    fn of(file: Arc<HeldFile>, part: Range<u64>) -> Self {
+    /// A part of a file, as it arrives; its end once it is verified, if it is to be.
+    fn of(file: Arc<HeldFile>, part: Range<u64>, verification: Option<Verification>) -> Self {
         let (pieces, receiver) = mpsc::channel(PIECES);
         let length = part.end - part.start;
-        tokio::spawn(read(file, part, pieces));
+        tokio::spawn(read(file, part, verification, pieces));
         Self::Pieces { first: None, others: receiver, left: length }
     }
 
@@ -182,7 +187,12 @@ impl FileBody {
 }
 
 /// Reads a part of a file as it arrives, until nobody listens any more.
-async fn read(file: Arc<HeldFile>, part: Range<u64>, pieces: mpsc::Sender<io::Result<Bytes>>) {
+async fn read(
+    file: Arc<HeldFile>,
+    part: Range<u64>,
+    mut verification: Option<Verification>,
+    pieces: mpsc::Sender<io::Result<Bytes>>,
+) {
     let mut coming = file.follow();
     let mut offset = part.start;
     while offset < part.end {
@@ -200,6 +210,18 @@ async fn read(file: Arc<HeldFile>, part: Range<u64>, pieces: mpsc::Sender<io::Re
         let counted = LARGE_PIECES.try_acquire().ok();
         let most = if counted.is_some() { PIECE_BYTES } else { SMALL_PIECE_BYTES };
         let length = (part.end - offset).min(most as u64) as usize;
+        if let Some(verification) = &mut verification
+            && offset + length as u64 == file.offered().bytes
+        {
+            let right = tokio::select! {
+                right = verification.wait_for(Option::is_some) => right.is_ok_and(|right| *right == Some(true)),
+                () = pieces.closed() => return,
+            };
+            if !right {
+                let _ = pieces.send(Err(io::Error::other(FALSE_CONTENT))).await;
+                return;
+            }
+        }
         let reading = file.clone();
         let piece = tokio::task::spawn_blocking(move || {
             let mut content = vec![0; length];
@@ -266,7 +288,7 @@ mod tests {
         files.add(&folder.path().join("file")).unwrap();
         let file = files.list().remove(0);
         let read = async || {
-            let mut body = FileBody::of(file.clone(), 0..content.len() as u64);
+            let mut body = FileBody::of(file.clone(), 0..content.len() as u64, None);
             let (mut all, mut most) = (Vec::new(), 0);
             while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                 let piece = frame.unwrap().into_data().unwrap();

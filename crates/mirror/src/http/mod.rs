@@ -1,5 +1,7 @@
 //! A mirror that speaks HTTP.
 
+mod deadline;
+mod proxies;
 mod redirect;
 
 use std::io::Read;
@@ -12,15 +14,17 @@ use ureq::config::Config;
 use ureq::http::header::{self, HeaderMap};
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::unversioned::transport::DefaultConnector;
-use ureq::{Agent, Body};
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConnector, TcpConnector};
+use ureq::{Agent, Body, ProxyProtocol};
 
+use self::deadline::{WithDeadline, before};
+use self::proxies::Proxies;
 use self::redirect::{OwnHost, followed};
 use crate::content_range;
 use crate::s3::S3Access;
 use crate::url::{Kind, MirrorUrl};
 
-/// How long a server may take to connect, to answer, and for the next piece of what it sends.
+/// How long a server may take to answer, and for each piece of [`LEAST_BYTES_PER_S`] of what it sends.
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(10);
 /// Fewest bytes that it sends while it is waited for so long: 1 KiB each second.
@@ -39,6 +43,7 @@ pub struct HttpMirror {
     is_folder: bool,
     s3: S3Access,
     patience: Duration,
+    proxies: Proxies,
     agent: Agent,
 }
 
@@ -54,14 +59,21 @@ impl HttpMirror {
     }
 
     fn new(url: MirrorUrl, is_folder: bool, s3: S3Access, patience: Duration) -> Self {
-        Self::by(url, is_folder, s3, patience, None)
+        Self::by(url, is_folder, s3, patience, Proxies::from_environment(), None)
     }
 
     /// With a host of its own other than its URL's, if one is given.
-    fn by(url: MirrorUrl, is_folder: bool, s3: S3Access, patience: Duration, own: Option<OwnHost>) -> Self {
-        let is_tls = match &url.kind {
-            Kind::Http(url) => url.starts_with("https:"),
-            Kind::S3 { .. } => s3.endpoint.as_ref().is_none_or(|endpoint| endpoint.starts_with("https:")),
+    fn by(
+        url: MirrorUrl,
+        is_folder: bool,
+        s3: S3Access,
+        patience: Duration,
+        proxies: Proxies,
+        own: Option<OwnHost>,
+    ) -> Self {
+        let named = match &url.kind {
+            Kind::Http(url) => url.clone(),
+            Kind::S3 { bucket, key } => s3.url(bucket, key),
         };
         let config = Config::builder()
             .user_agent(concat!("pliant/", env!("CARGO_PKG_VERSION")))
@@ -69,8 +81,7 @@ impl HttpMirror {
             // Bytes of the file are counted, not those of something packed.
             .accept_encoding("identity")
             .http_status_as_error(false)
-            // Who is asked under TLS does not send elsewhere without it.
-            .https_only(is_tls)
+            .proxy(proxies.find(&named).cloned())
             // They are followed here: the library would read the body of a redirection to its end, if it has one.
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -83,13 +94,10 @@ impl HttpMirror {
             // Who is asked without TLS may redirect to a place with it.
             .tls_config(TLS.clone())
             .build();
-        let named = match &url.kind {
-            Kind::Http(url) => url.clone(),
-            Kind::S3 { bucket, key } => s3.url(bucket, key),
-        };
-        let own = own.unwrap_or_else(|| OwnHost::of(&named, config.proxy()));
-        let agent = Agent::with_parts(config, DefaultConnector::default(), own);
-        Self { url, is_folder, s3, patience, agent }
+        let own = own.unwrap_or_else(|| OwnHost::of(&named, &proxies));
+        let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default());
+        let agent = Agent::with_parts(config, connector.chain(WithDeadline).chain(RustlsConnector::default()), own);
+        Self { url, is_folder, s3, patience, proxies, agent }
     }
 }
 
@@ -118,7 +126,8 @@ impl Mirror for HttpMirror {
             Kind::Http(url) => (url, None),
             Kind::S3 { bucket, key } => (self.s3.url(&bucket, &key), Some(self.s3.clone())),
         };
-        Box::new(HttpFile { url, s3, agent: self.agent.clone(), patience: self.patience, tag: None })
+        let (proxies, agent) = (self.proxies.clone(), self.agent.clone());
+        Box::new(HttpFile { url, s3, proxies, agent, patience: self.patience, tag: None })
     }
 }
 
@@ -126,6 +135,7 @@ impl Mirror for HttpMirror {
 struct HttpFile {
     url: String,
     s3: Option<S3Access>,
+    proxies: Proxies,
     agent: Agent,
     patience: Duration,
     /// Its `ETag` when its size was asked for: it is to be the same file until its end.
@@ -158,15 +168,17 @@ impl HttpFile {
                     };
                     url = followed(&url, to).map_err(fails)?;
                 }
-                StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
-                    return Err(match self.proxy() {
-                        Some(proxy) => fails(format!("the proxy {proxy} refuses: {status}")),
-                        None => refused(status, &mut response, self.s3.as_ref()),
-                    });
-                }
                 status => {
-                    let proxy = self.proxy();
-                    return Err(beside(proxy.as_deref(), refused(status, &mut response, self.s3.as_ref())));
+                    let deadline = Instant::now() + self.patience;
+                    return Err(match self.proxy(&url) {
+                        Some(proxy) if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                            fails(format!("the proxy {proxy} refuses: {status}"))
+                        }
+                        proxy => {
+                            let refused = before(deadline, || refused(status, &mut response, self.s3.as_ref()));
+                            beside(proxy.as_deref(), refused)
+                        }
+                    });
                 }
             }
         }
@@ -176,9 +188,19 @@ impl HttpFile {
     /// Asks there, and nowhere else.
     fn ask_at(&self, url: &str, first: u64, last: u64) -> Result<Response<Body>, MirrorError> {
         let range = format!("bytes={first}-{last}");
-        // What is sent that is no content, such as the sizes of chunks, is not counted by who reads.
-        let longest = self.patience + Duration::from_secs((last - first) / LEAST_BYTES_PER_S);
-        let mut request = self.agent.get(url).config().timeout_recv_body(Some(longest)).build();
+        let proxy = self.proxies.find(url);
+        if let Some(proxy) =
+            proxy.filter(|proxy| !matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https))
+        {
+            let (host, port) = (proxy.host(), proxy.port());
+            return Err(fails(format!(
+                "the proxy {host}:{port} is one of SOCKS: mirrors are asked through HTTP proxies"
+            )));
+        }
+        let mut request = self.agent.get(url);
+        if proxy != self.agent.config().proxy() {
+            request = request.config().proxy(proxy.cloned()).build();
+        }
         if let Some(s3) = &self.s3 {
             let url: Uri = url.parse().map_err(|_| fails("its endpoint is no URL: is AWS_ENDPOINT_URL right?"))?;
             let host = url.authority().map_or("", |authority| authority.as_str());
@@ -187,14 +209,12 @@ impl HttpFile {
             }
         }
         let called = request.header(header::RANGE, range).call();
-        called.map_err(|error| through(self.proxy().as_deref(), &error))
+        called.map_err(|error| through(self.proxy(url).as_deref(), &error))
     }
 
-    /// Host and port of the proxy that is asked for it; nothing of a name and a password.
-    fn proxy(&self) -> Option<String> {
-        let proxy = self.agent.config().proxy()?;
-        let asked = self.url.parse().is_ok_and(|url: Uri| !proxy.is_no_proxy(&url));
-        asked.then(|| format!("{}:{}", proxy.host(), proxy.port()))
+    /// Host and port of the proxy that is asked for a URL; nothing of a name and a password.
+    fn proxy(&self, url: &str) -> Option<String> {
+        self.proxies.find(url).map(|proxy| format!("{}:{}", proxy.host(), proxy.port()))
     }
 }
 
@@ -252,7 +272,6 @@ fn explained(error: &ureq::Error) -> MirrorError {
         ureq::Error::Timeout(_) => fails("it does not answer in time"),
         ureq::Error::HostNotFound => fails("its host is not found"),
         ureq::Error::Other(why) => fails(why.to_string()),
-        ureq::Error::RequireHttpsOnly(_) => fails("it redirects from HTTPS to a place without"),
         ureq::Error::Rustls(error) => fails(format!("TLS: {error}")),
         ureq::Error::Tls(why) => fails(format!("TLS: {why}")),
         ureq::Error::Io(error) => io_failed(error),
@@ -334,11 +353,14 @@ impl MirrorFile for HttpFile {
         let ends_later = headers.contains_key(header::TRANSFER_ENCODING);
         let mut body = response.body_mut().as_reader();
         let mut piece = vec![0; PIECE_BYTES];
-        let (mut since, mut came) = (Instant::now(), 0);
+        let (mut until, mut came) = (Instant::now() + self.patience, 0);
         // One more read than there are bytes: what is sent beyond is seen, and the connection can be used again.
         loop {
-            let read = match body.read(&mut piece) {
+            let read = match before(until, || body.read(&mut piece)) {
                 Ok(read) => read,
+                Err(_) if Instant::now() >= until => {
+                    return Err(fails(format!("it has sent {came} bytes in {} s", self.patience.as_secs())));
+                }
                 Err(error) => return Err(io_failed(&error)),
             };
             match (read, left) {
@@ -349,14 +371,14 @@ impl MirrorFile for HttpFile {
             }
             left -= read as u64;
             came += read as u64;
+            let taking = Instant::now();
             if take(&piece[..read]).is_break() || left == 0 && ends_later {
                 return Ok(());
             }
-            if since.elapsed() >= self.patience {
-                if came < LEAST_BYTES_PER_S * self.patience.as_secs() {
-                    return Err(fails(format!("it has sent {came} bytes in {} s", self.patience.as_secs())));
-                }
-                (since, came) = (Instant::now(), 0);
+            // The time of who takes it does not count.
+            until += taking.elapsed();
+            if came >= LEAST_BYTES_PER_S * self.patience.as_secs() {
+                (until, came) = (Instant::now() + self.patience, 0);
             }
         }
     }

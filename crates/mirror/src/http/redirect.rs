@@ -10,8 +10,11 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
+use super::proxies::Proxies;
+
 /// Why a redirection is not followed.
 const NO_HTTP: &str = "it redirects to a place that is none of HTTP";
+const UNENCRYPTED: &str = "it redirects from HTTPS to a place without";
 const SECRET: &str = "it redirects to a URL with a name and a password";
 const LOCAL: &str = "it redirects to an address of this host or of its link";
 /// Most bytes of a URL that is redirected to.
@@ -20,7 +23,7 @@ const MAX_URL_BYTES: usize = 8 << 10;
 /// The host of a mirror's URL. Looks up addresses, of that host and port without a question.
 #[derive(Clone, Debug)]
 pub(super) struct OwnHost {
-    /// It and its port, and those of the proxy. At another port its name may not lead here: whoever runs the mirror may also
+    /// It and its port, and those of the proxies. At another port its name may not lead here: whoever runs the mirror may also
     /// say which address its name has, and may change that.
     places: Vec<(String, u16)>,
     /// It is an address of this host or of its link: redirections may lead to others.
@@ -28,18 +31,18 @@ pub(super) struct OwnHost {
 }
 
 impl OwnHost {
-    pub(super) fn of(url: &str, proxy: Option<&ureq::Proxy>) -> Self {
+    pub(super) fn of(url: &str, proxies: &Proxies) -> Self {
         let place = url.parse::<Uri>().ok().and_then(|url| place(&url));
         let is_local =
             place.as_ref().is_some_and(|(host, _)| host == "localhost" || literal(host).is_some_and(is_local));
-        let proxy = proxy.map(|proxy| (proxy.host().to_ascii_lowercase(), proxy.port()));
-        Self { places: place.into_iter().chain(proxy).collect(), is_local }
+        let proxies = proxies.all().map(|proxy| (proxy.host().to_ascii_lowercase(), proxy.port()));
+        Self { places: place.into_iter().chain(proxies).collect(), is_local }
     }
 
     /// The place of this URL, as if it were elsewhere.
     #[cfg(test)]
     pub(super) fn elsewhere(url: &str) -> Self {
-        Self { is_local: false, ..Self::of(url, None) }
+        Self { is_local: false, ..Self::of(url, &Proxies::default()) }
     }
 
     fn takes(&self, url: &Uri, addresses: &[std::net::SocketAddr]) -> bool {
@@ -111,6 +114,10 @@ pub(super) fn followed(from: &str, location: &str) -> Result<String, &'static st
     else {
         return Err(NO_HTTP);
     };
+    // Each one is held to this, not only the first: who is led to TLS is not led away from it.
+    if scheme == "https" && to.scheme_str() != Some(scheme) {
+        return Err(UNENCRYPTED);
+    }
     if authority.as_str().contains('@') {
         return Err(SECRET);
     }
@@ -149,6 +156,9 @@ mod tests {
         ] {
             assert_eq!(followed(from, location), Err(why), "{location}");
         }
+        assert_eq!(followed("https://a/b", "https://c/d").as_deref(), Ok("https://c/d"));
+        assert_eq!(followed("https://a/b", "//c/d").as_deref(), Ok("https://c/d"));
+        assert_eq!(followed("https://a/b", "http://a/b"), Err(UNENCRYPTED));
     }
 
     /// From elsewhere nothing leads to this host or its link, by whatever form of its address; from there it does, and a host
@@ -159,7 +169,7 @@ mod tests {
             addresses.iter().map(|ip| (ip.parse::<IpAddr>().unwrap(), 80).into()).collect::<Vec<_>>()
         };
         let takes = |own: &OwnHost, url: &str, addresses: &[&str]| own.takes(&url.parse().unwrap(), &at(addresses));
-        let far = OwnHost::of("http://Mirror.example/x", None);
+        let far = OwnHost::of("http://Mirror.example/x", &Proxies::default());
         for local in
             ["127.0.0.1", "127.9.9.9", "0.0.0.0", "169.254.169.254", "::1", "::", "fe80::1", "::ffff:127.0.0.1"]
         {
@@ -170,10 +180,10 @@ mod tests {
         }
         assert!(takes(&far, "http://other/x", &["198.51.100.1", "10.255.255.254", "2001:db8::1"]));
         for near in ["http://127.0.0.1:8000/x", "http://localhost/x", "http://[::1]/x"] {
-            assert!(takes(&OwnHost::of(near, None), "http://other/x", &["127.0.0.1"]), "{near}");
+            assert!(takes(&OwnHost::of(near, &Proxies::default()), "http://other/x", &["127.0.0.1"]), "{near}");
         }
-        let proxy = ureq::Proxy::new("http://127.0.0.1:3128").unwrap();
-        let behind = OwnHost::of("http://mirror.example/x", Some(&proxy));
+        let proxies = Proxies::of(|name| (name == "all_proxy").then(|| "http://127.0.0.1:3128".to_owned()));
+        let behind = OwnHost::of("http://mirror.example/x", &proxies);
         assert!(takes(&behind, "http://127.0.0.1:3128", &["127.0.0.1"]));
         assert!(!takes(&behind, "http://127.0.0.1:3129", &["127.0.0.1"]));
     }

@@ -27,6 +27,7 @@ enum Server {
     RedirectsWithoutEnd,
     RedirectsTo(&'static str),
     Trailers,
+    SlowSize,
     OnlyPromises,
     SlowRefusal,
     RedirectsOnce,
@@ -145,6 +146,14 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
                 stream.write_all(b"X-More: trailers\r\n")?;
             }
         }
+        Server::SlowSize => {
+            let head = format!("HTTP/1.1 {partial}\r\n{}", said(first, last, BYTES));
+            stream.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n").as_bytes())?;
+            loop {
+                stream.write_all(b"0")?;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
         Server::OnlyPromises => loop {
             stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n")?;
         },
@@ -152,7 +161,7 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
             head("403 Forbidden", "", 4096)?;
             loop {
                 stream.write_all(b"x")?;
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(500));
             }
         }
         Server::RedirectsForever => return head("302 Found", &format!("Location: {path}x\r\n"), 0),
@@ -232,8 +241,9 @@ fn faults_are_named() {
         (Server::TooMuch, "it sends more than was asked for", false),
         (Server::EndsEarly, "it ended early", true),
         (Server::Silent, "it does not answer in time", false),
-        (Server::SilentBody, "it does not answer in time", false),
+        (Server::SilentBody, "bytes in 1 s", false),
         (Server::Slow, "bytes in 1 s", false),
+        (Server::SlowSize, "it has sent 0 bytes in 1 s", false),
         (Server::RedirectsForever, "it redirects more than five times", false),
         (Server::OnlyPromises, "the head of its answer is too long", false),
         (Server::RedirectsWithoutEnd, "it redirects more than five times", false),
@@ -275,7 +285,8 @@ fn what_is_no_content_ends() {
 fn redirections_do_not_lead_here() {
     let here: &'static str = format!("http://localhost:{}/file", serve(Server::Right).port()).leak();
     let url = MirrorUrl::of_file(&format!("http://{}/file", serve(Server::RedirectsTo(here)))).unwrap();
-    let mirror = |own| HttpMirror::by(url.clone(), false, S3Access::default(), Duration::from_secs(1), own);
+    let (s3, patience) = (S3Access::default(), Duration::from_secs(1));
+    let mirror = |own| HttpMirror::by(url.clone(), false, s3.clone(), patience, Proxies::default(), own);
     assert_eq!(mirror(None).file("ignored").bytes(), Ok(BYTES), "of this host itself it may");
     let Kind::Http(named) = &url.kind else { unreachable!() };
     let far = mirror(Some(OwnHost::elsewhere(named)));
@@ -326,15 +337,20 @@ fn places_that_do_not_answer_are_named() {
 #[test]
 fn proxies_are_named() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let why = |proxy: SocketAddr, no_proxy: &str| {
-        let proxy = ureq::Proxy::builder(ureq::ProxyProtocol::Http).host("127.0.0.1").port(proxy.port());
-        let proxy = proxy.username("user").password("secret").no_proxy(no_proxy).build().unwrap();
-        let config = Config::builder().http_status_as_error(false).proxy(Some(proxy));
+    let asked = |proxy: &str, no_proxy: &str| {
+        let proxies = Proxies::of(|name| match name {
+            "http_proxy" => Some(proxy.to_owned()),
+            "no_proxy" => Some(no_proxy.to_owned()),
+            _ => None,
+        });
         let url = MirrorUrl::of_file(&format!("http://127.0.0.1:{}/x", free.port())).unwrap();
-        let mirror = HttpMirror::new(url, false, S3Access::default(), Duration::from_secs(1));
-        HttpMirror { agent: config.build().into(), ..mirror }.file("ignored").bytes().unwrap_err().why
+        let mirror = HttpMirror::by(url, false, S3Access::default(), Duration::from_secs(1), proxies, None);
+        mirror.file("ignored").bytes().unwrap_err().why
     };
+    let why = |proxy: SocketAddr, no_proxy: &str| asked(&format!("http://user:secret@{proxy}"), no_proxy);
     assert_eq!(why(free, "none.example"), format!("nobody answers at the proxy {free}: connection refused"));
+    let socks = asked(&format!("socks5h://user:secret@{free}"), "none.example");
+    assert!(socks.starts_with(&format!("the proxy {free} is one of SOCKS: ")), "{socks}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let refuses = listener.local_addr().unwrap();
     std::thread::spawn(move || {

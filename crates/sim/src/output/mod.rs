@@ -80,13 +80,17 @@ pub fn write_point(
 ///
 /// # Errors
 ///
-/// Names that no file of a run has are refused, files without a summary, and files that are not what their list says, if it is
+/// Names that no file of a run has are refused, a name of two files, files without a summary, and files that are not what their list says, if it is
 /// among them.
 pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError> {
     let malformed = |why: String| Err(OutputError::Malformed { path: dir.to_path_buf(), why });
     let is_list = |(name, _): &&(&str, &[u8])| *name == files::CHECKSUMS;
     if let Some((name, _)) = files.iter().find(|file| !is_list(file) && !files::OF_A_RUN.contains(&file.0)) {
         return malformed(format!("no file of a run is called {name:?}"));
+    }
+    let twice = |(at, file): (usize, &(&str, &[u8]))| files[..at].iter().any(|before| before.0 == file.0);
+    if let Some((_, (name, _))) = files.iter().enumerate().find(|&file| twice(file)) {
+        return malformed(format!("two files are called {name:?}"));
     }
     if !files.iter().any(|(name, _)| *name == files::SUMMARY) {
         return malformed(format!("there is no {}", files::SUMMARY));

@@ -304,6 +304,9 @@ fn a_point_is_placed_as_another_process_wrote_it() {
     assert!(error.contains("not those of its checksums.txt"), "{error}");
     let error = place_run(&scratch.0.join("foreign"), &[("passwd", &b"x"[..])]).unwrap_err().to_string();
     assert!(error.contains("passwd"), "{error}");
+    let twice: Vec<_> = sent.iter().copied().chain([(files::SCENARIO, &b"another"[..])]).collect();
+    let error = place_run(&scratch.0.join("twice"), &twice).unwrap_err().to_string();
+    assert!(error.contains("two files are called \"scenario.toml\""), "{error}");
     assert_eq!(scratch.entries(), ["from", "to"]);
 }
 

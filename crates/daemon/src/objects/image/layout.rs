@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::name::is_tagged_name;
@@ -46,12 +47,21 @@ pub(in crate::objects) fn blobs(folder: &Path) -> Option<PathBuf> {
     folder.join("oci-layout").is_file().then(|| folder.join("blobs/sha256"))
 }
 
+/// The text of a folder's index. A FIFO in its place would wait for a writer, and all folders with it.
+fn index_text(folder: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(folder.join("index.json"), flags, Mode::empty())?);
+    let mut text = String::new();
+    if file.metadata()?.is_file() {
+        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text)?;
+    }
+    Ok(text)
+}
+
 /// The images of a layout, by name and tag. A tag alone gets the folder's name.
 pub(in crate::objects) fn images(folder: &Path) -> BTreeMap<String, Descriptor> {
-    let mut text = String::new();
-    let file = File::open(folder.join("index.json")).map(|file| file.take(MAX_MANIFEST_BYTES));
-    let index = file.and_then(|mut file| file.read_to_string(&mut text)).ok();
-    let index: Option<Index> = index.and_then(|_| serde_json::from_str(&text).ok());
+    let text = blobs(folder).and_then(|_| index_text(folder).ok());
+    let index: Option<Index> = text.and_then(|text| serde_json::from_str(&text).ok());
     let folder_name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let named = |entry: Entry| {
         let annotation = |name| entry.annotations.get(name).cloned();
@@ -94,5 +104,16 @@ mod tests {
         assert_eq!(found, ["alpine:3.20", "docker.io/library/node:7", "library/redis:7"]);
         std::fs::write(layout.join("index.json"), "{").unwrap();
         assert_eq!(images(&layout).len(), 0);
+    }
+
+    /// An index that is a FIFO, which nobody writes, is waited for by nobody.
+    #[test]
+    fn no_fifo_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("oci-layout"), "{}").unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        let index = folder.path().join("index.json");
+        rustix::fs::mknodat(rustix::fs::CWD, index, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(images(folder.path()).len(), 0);
     }
 }

@@ -13,11 +13,15 @@ use tokio::sync::watch as channel;
 
 use crate::mutex::lock;
 
+/// Why content is neither given whole nor kept.
+pub(super) const FALSE_CONTENT: &str = "what the sources agree on has another digest";
 /// Most files that are remembered as verified.
 const MAX_VERIFIED: usize = 1 << 16;
 
-/// Whether files have the digest of their names, by their hash and that digest: `None` until it is known.
-pub(super) type Verifications = Mutex<HashMap<(Hash, String), channel::Receiver<Option<bool>>>>;
+/// Whether a file has the digest of its name: `None` until it is known.
+pub(super) type Verification = channel::Receiver<Option<bool>>;
+/// Those of files, by their hash and that digest.
+pub(super) type Verifications = Mutex<HashMap<(Hash, String), Verification>>;
 
 /// The SHA-256 of files, by their own hash.
 #[derive(Default)]

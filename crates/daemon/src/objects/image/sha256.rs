@@ -14,26 +14,31 @@ pub(in crate::objects) struct Sha256(Context);
 impl Sha256 {
     /// The hash of some bytes, in hexadecimal digits.
     pub(in crate::objects) fn of(bytes: &[u8]) -> String {
-        let mut hash = Self(Context::new(&SHA256));
+        let mut hash = Self::begin();
         hash.0.update(bytes);
         hash.digits()
     }
 
-    /// The hash of a complete file, in hexadecimal digits.
-    pub(in crate::objects) fn of_file(file: &HeldFile) -> io::Result<String> {
-        let mut hash = Self(Context::new(&SHA256));
-        let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
+    /// The hash of no bytes yet.
+    pub(in crate::objects) fn begin() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    /// Goes on with what is there of a file from an offset on, and returns where that ends.
+    pub(in crate::objects) fn go_on(&mut self, file: &HeldFile, mut at: u64) -> io::Result<u64> {
+        let mut piece = vec![0; PIECE_BYTES];
         loop {
             let read = file.read_at(at, &mut piece)?;
             if read == 0 {
-                return Ok(hash.digits());
+                return Ok(at);
             }
-            hash.0.update(&piece[..read]);
+            self.0.update(&piece[..read]);
             at += read as u64;
         }
     }
 
-    fn digits(self) -> String {
+    /// The hash, in hexadecimal digits.
+    pub(in crate::objects) fn digits(self) -> String {
         self.0.finish().as_ref().iter().fold(String::new(), |mut digits, byte| {
             let _ = write!(digits, "{byte:02x}");
             digits

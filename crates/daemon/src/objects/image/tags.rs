@@ -85,6 +85,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let layout = folder.path().join("alpine");
         std::fs::create_dir(&layout).unwrap();
+        std::fs::write(layout.join("oci-layout"), "{}").unwrap();
         let write = |tag: &str, digest: &str| {
             let index = format!(
                 r#"{{"manifests": [{{"mediaType": "m", "digest": "{digest}", "size": 7,
