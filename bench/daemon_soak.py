@@ -11,8 +11,8 @@ second source of files and a second exit to Kafka. It is killed every minute, an
 Kafka needs `--kafka`, and Python with what kafka/requirements.txt names. Without, the rest runs.
 
 Fails if a connection fails or brings back other bytes, if the faults or the attacks did not happen, if a daemon ends, or if its
-memory or its descriptors have grown: the mean of the last tenth of the time against that of a tenth after the warm-up. A run below
-half an hour is too short for that: growth is printed, and does not fail.
+memory or its descriptors have grown: by a line through the means of twelve parts of the time after the warm-up, beyond twice its standard
+error. A run below half an hour is too short for that: growth is printed, and does not fail.
 """
 
 import argparse
@@ -403,11 +403,11 @@ def main():
 
     result = {"seconds": given.seconds, **done["counts"], "disturbances": counts, "attacks": attacks, "faults": faults}
     for name, of in samples.items():
-        early, late, grown = memory_grown(of["bytes"], given.every)
-        few, many, _ = memory_grown(of["descriptors"], given.every)
-        print(f"{name:5} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, "
+        early, late, error, grown = memory_grown(of["bytes"], given.every)
+        few, many, *_ = memory_grown(of["descriptors"], given.every)
+        print(f"{name:5} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, {error / 2**20:.2f} standard error, "
               f"{max(of['bytes']) / 2**20:7.2f} at most; descriptors {few:.0f}, {many:.0f}")
-        result[name] = {"after_warm_up": round(early), "end": round(late), "peak": max(of["bytes"]), "descriptors": [few, many]}
+        result[name] = {"after_warm_up": round(early), "end": round(late), "error": round(error), "peak": max(of["bytes"]), "descriptors": [few, many]}
         if given.seconds < JUDGED_SECONDS:
             continue
         if grown:

@@ -10,6 +10,7 @@ change, are fetched by the door one by one, and by `pliant fetch` as a whole, wh
 Every byte is compared. A file that has not changed for a while has to come; a file that goes may stop."""
 
 import argparse
+import collections
 import contextlib
 import http.client
 import http.server
@@ -45,6 +46,8 @@ class Objects(Counts):
         self.named, self.listed, self.hashes = {}, {}, {}
         self.number, self.tree_changed = 0, 0.0
         self.full = []
+        # When each path was asked for.
+        self.asked = collections.defaultdict(list)
 
     def content(self):
         return self.draw.randbytes(int(10 ** self.draw.uniform(1, 6.5)))
@@ -129,7 +132,13 @@ class Objects(Counts):
         with self.lock:
             return (self.listed if "/" in name else self.named).get(name) is entry
 
-    def excuse(self, status, name, entry, begun):
+    def waited(self, path, now):
+        """For how long the door may have waited for this file: a request takes part in a fetch that an earlier one began."""
+        with self.lock:
+            asked = self.asked[path] = [at for at in self.asked[path] if at > now - 2 * ANSWER_SECONDS]
+        return now - min(asked, default=now)
+
+    def excuse(self, status, name, entry, path, begun):
         """Why a fetch may fail, or None."""
         if not self.is_there(name, entry):
             return "gone meanwhile"
@@ -140,7 +149,7 @@ class Objects(Counts):
         if self.away(begun):
             return "door away"
         # In an outage, or on a busy machine: the others that answer do not have it.
-        is_late = status in (404, 502) and time.monotonic() - begun >= ANSWER_SECONDS
+        is_late = status in (404, 502) and self.waited(path, time.monotonic()) >= ANSWER_SECONDS
         return "no answer in time" if is_late else None
 
     def fetch(self, draw):
@@ -161,6 +170,8 @@ class Objects(Counts):
             last = draw.randrange(first, len(content))
             headers, expected = {"Range": f"bytes={first}-{last}"}, content[first : last + 1]
         connection = http.client.HTTPConnection("127.0.0.1", self.given.door, timeout=PATIENCE_SECONDS)
+        with self.lock:
+            self.asked[path].append(begun)
         try:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
@@ -182,7 +193,7 @@ class Objects(Counts):
             self.count("bytes", len(got))
         except (OSError, ValueError, http.client.HTTPException) as error:
             # Silence has no excuse: a door says what is wrong, or cuts the body off.
-            why = None if isinstance(error, TimeoutError) else self.excuse(status, name, entry, begun)
+            why = None if isinstance(error, TimeoutError) else self.excuse(status, name, entry, path, begun)
             if why is None:
                 self.fail(f"{name} of {len(content)} bytes, {way}, after {time.monotonic() - begun:.1f} s: {error!r}")
                 time.sleep(1)

@@ -6,8 +6,8 @@ that stays. Beside all that there are hostile peers: one without the key (attack
 nothing, whose transfers are left in the middle, and who sends what may not be taken.
 
 Fails if a transfer fails or arrives changed, if a hostile one succeeds or leaves more on the disk than it may, if the faults
-or the attacks did not happen, or if the memory of a process that stays has grown: the mean of its
-bytes over the last tenth of the time against that over a tenth after the warm-up.
+or the attacks did not happen, or if the memory of a process that stays has grown: by a line through the means of twelve parts of the
+time after the warm-up, beyond twice its standard error.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import os
 import random
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,8 @@ from hosts import memory_bytes
 GROWTH_SHARE, GROWTH_BYTES = 0.02, 512 * 1024
 # Connections that were left are given up after 30 s: until then there are more and more of them.
 WARM_UP_SHARE, WARM_UP_SECONDS = 0.1, 60
+# Parts of the time after the warm-up whose means a line is put through.
+PARTS = 12
 FAULTS = {"loss": 0.05, "duplicate": 0.02, "corrupt": 0.01, "reorder": 0.1}
 LONG_PORT, SERIES_PORT = 7411, 7412
 RECEIVER, SENDER, ATTACKER = "10.9.0.2", "10.9.0.1", "10.9.0.3"
@@ -173,12 +176,25 @@ class HostilePeer(threading.Thread):
 
 
 def memory_grown(samples, every):
-    """(bytes after the warm-up, bytes at the end, whether that is too much)."""
+    """(bytes after the warm-up, bytes at the end, standard error of their difference, whether that is too much).
+
+    A line through the means of parts of the time after the warm-up: of two of them alone, one may have what comes and goes. What twice
+    the standard error leaves of the growth is judged.
+    """
     tenth = max(1, len(samples) // 10)
     warm = min(int(max(len(samples) * WARM_UP_SHARE, WARM_UP_SECONDS / every)), len(samples) - 2 * tenth)
-    mean = lambda values: sum(values) / len(values)
-    early, late = mean(samples[warm : warm + tenth]), mean(samples[-tenth:])
-    return early, late, late > early * (1 + GROWTH_SHARE) + GROWTH_BYTES
+    judged = samples[warm:]
+    parts = min(PARTS, len(judged))
+    edges = [len(judged) * part // parts for part in range(parts + 1)]
+    means = [statistics.fmean(judged[begin:end]) for begin, end in zip(edges, edges[1:])]
+    if parts < 3:
+        return means[0], means[-1], 0.0, means[-1] > means[0] * (1 + GROWTH_SHARE) + GROWTH_BYTES
+    line = statistics.linear_regression(range(parts), means)
+    off = sum((mean - line.intercept - line.slope * part) ** 2 for part, mean in enumerate(means))
+    spread = sum((part - (parts - 1) / 2) ** 2 for part in range(parts))
+    error = parts * (off / (parts - 2) / spread) ** 0.5
+    early, growth = line.intercept - line.slope / 2, line.slope * parts
+    return early, early + growth, error, growth - 2 * error > early * GROWTH_SHARE + GROWTH_BYTES
 
 
 def stop_switch(process, log):
@@ -294,11 +310,11 @@ def main():
 
     memory = {}
     for name, values in samples.items():
-        early, late, grown = memory_grown(values, given.every)
-        memory[name] = {"after_warm_up": round(early), "end": round(late), "peak": max(values), "samples": len(values)}
+        early, late, error, grown = memory_grown(values, given.every)
+        memory[name] = {"after_warm_up": round(early), "end": round(late), "error": round(error), "peak": max(values), "samples": len(values)}
         if grown:
             failures.append(f"{name}: memory grew from {early:.0f} to {late:.0f} bytes")
-        print(f"{name:16} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, "
+        print(f"{name:16} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, {error / 2**20:.2f} standard error, "
               f"{max(values) / 2**20:7.2f} at most")
     print(f"{sum(transfers.values())} files, {moved / 1e6:.1f} MB; the long connection: {json.dumps(long_result)}")
     print(f"faults: {faults}")
