@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What a figure's `section` says of claims that no paper makes.
+pub(super) const BEYOND: &str = "beyond the paper";
+
 /// Why a claim differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -12,13 +15,21 @@ pub enum Class {
     PapersSimulator,
     /// The paper contradicts itself, or a bound that nothing can pass.
     PaperInconsistent,
-    /// The reason is here, or is not known.
+    /// It is no paper's claim but our expectation of what no paper tries, and the reason why it is wrong is known.
+    OwnExpectation,
+    /// The reason is in Pliant, or is not known.
     Ours,
 }
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 4] = [Self::UnstatedParameter, Self::PapersSimulator, Self::PaperInconsistent, Self::Ours];
+    pub const ALL: [Self; 5] = [
+        Self::UnstatedParameter,
+        Self::PapersSimulator,
+        Self::PaperInconsistent,
+        Self::OwnExpectation,
+        Self::Ours,
+    ];
 
     /// Its name for people.
     pub const fn title(self) -> &'static str {
@@ -26,6 +37,7 @@ impl Class {
             Self::UnstatedParameter => "unstated parameter",
             Self::PapersSimulator => "paper's simulator",
             Self::PaperInconsistent => "paper inconsistent",
+            Self::OwnExpectation => "own expectation",
             Self::Ours => "ours",
         }
     }

@@ -54,6 +54,7 @@ use crate::scenario::file::document::Document;
 use crate::suggest;
 use axes::Scalar;
 use claims::Claim;
+use class::BEYOND;
 use context::Source;
 use evaluate::{Evaluated, Evaluator, spread};
 use runs::Plan;
@@ -261,6 +262,10 @@ impl Experiment {
             let ours = Quantity::of(&evaluated.outcome).expect("pairs meet no claim");
             Ok((evaluated, ours, met))
         };
+        if spec.class == Some(Class::OwnExpectation) && !self.spec.section.contains(BEYOND) {
+            let why = format!("a figure of a paper has no expectation of our own: its `section` does not say \"{BEYOND}\"");
+            return Err(self.document.error(&format!("{at}.class"), why));
+        }
         let (evaluated, ours, met) = compute(&spec.ours, &[])?;
         let mut sensitivity = Vec::new();
         let axes = if self.held == Held::Audited { Vec::new() } else { self.sensitivity_axes(&at, spec)? };

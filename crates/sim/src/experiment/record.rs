@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
+use super::class::BEYOND;
 use super::on_testbed::TestbedRecords;
 use super::text::{TAKES_ALL, UNEXPLAINED, cell, to_json};
 use super::{ClaimOutcome, Class, Experiment, FigureOutcome, NoMechanism, Quantity, Size, Verdict};
@@ -305,7 +306,8 @@ impl Records {
              [experiments.md](experiments.md) explains them. Each paper has a page.\n\n**Reproduced**: within the claim's \
              tolerance. **At reduced scale**: within it, at a size smaller than the paper's. **Not reproduced**: not within \
              it, because of an **unstated parameter** of the paper; because the **paper's simulator** does not do what its \
-             text says; because the **paper** is **inconsistent**; or for a reason that is **ours** or not known. **For another \
+             text says; because the **paper** is **inconsistent**; because no paper but we had this **own expectation**, and it \
+             was wrong; or for a reason that is **ours** or not known. **For another \
              reason**: it agrees, but also where the mechanism that the paper gives is switched off.\n**Check**: a claim of \
              ours about something that the paper leaves open and has no value for.\n\n\
              **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \
@@ -328,7 +330,7 @@ impl Records {
         for class in Class::ALL {
             write!(text, " {} |", class.title()).expect(TAKES_ALL);
         }
-        text.push_str(" not yet explained |\n|---|---|---|---|---|---|\n");
+        writeln!(text, " not yet explained |\n|---|{}", "---|".repeat(Class::ALL.len() + 1)).expect(TAKES_ALL);
         let mut sums = [0; Class::ALL.len() + 1];
         for (paper, figures) in &chosen {
             let counts = classes(figures);
@@ -421,9 +423,6 @@ fn anchor(figure: &str, title: &str) -> String {
 
 /// What tells a page of [`Records::paper_pages`] from one that somebody wrote.
 pub const PAGE_MARK: &str = "Written by `pliant reproduce --write-docs docs/reproduction.md`";
-
-/// What a figure's `section` says of claims that no paper makes.
-const BEYOND: &str = "beyond the paper";
 
 /// A figure, and the size whose record counts.
 type Chosen<'a> = (&'a str, &'static str, &'a FigureRecord);

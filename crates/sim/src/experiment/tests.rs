@@ -349,6 +349,17 @@ fn a_mechanism_is_switched_off_by_another_run() {
     }
 }
 
+/// Only a figure beyond a paper has expectations of our own: what a paper says is not one.
+#[test]
+fn an_expectation_of_our_own_is_beyond_a_paper() {
+    let said = "claim = \"priority makes the first flow faster\"\n";
+    let text = FILE.replace(said, &format!("{said}class = \"own-expectation\"\n"));
+    let error = load(&text, Size::Quick).unwrap_err().to_string();
+    assert!(error.contains(".class`: a figure of a paper has no expectation of our own"), "{error}");
+    let section = text.lines().find(|line| line.starts_with("section = ")).unwrap();
+    assert!(load(&text.replace(section, "section = \"6, beyond the paper\""), Size::Quick).is_ok());
+}
+
 /// A switch after which a claim compares a run with itself says nothing, whatever the run gives, and is refused.
 #[test]
 fn a_switch_that_leaves_one_run_to_compare_is_refused() {
