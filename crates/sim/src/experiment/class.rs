@@ -23,13 +23,8 @@ pub enum Class {
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 5] = [
-        Self::UnstatedParameter,
-        Self::PapersSimulator,
-        Self::PaperInconsistent,
-        Self::OwnExpectation,
-        Self::Ours,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::UnstatedParameter, Self::PapersSimulator, Self::PaperInconsistent, Self::OwnExpectation, Self::Ours];
 
     /// Its name for people.
     pub const fn title(self) -> &'static str {

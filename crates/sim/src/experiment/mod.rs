@@ -263,7 +263,8 @@ impl Experiment {
             Ok((evaluated, ours, met))
         };
         if spec.class == Some(Class::OwnExpectation) && !self.spec.section.contains(BEYOND) {
-            let why = format!("a figure of a paper has no expectation of our own: its `section` does not say \"{BEYOND}\"");
+            let why =
+                format!("a figure of a paper has no expectation of our own: its `section` does not say \"{BEYOND}\"");
             return Err(self.document.error(&format!("{at}.class"), why));
         }
         let (evaluated, ours, met) = compute(&spec.ours, &[])?;
