@@ -243,7 +243,7 @@ fn the_document_says_what_the_files_say() {
     let row = "| differs: unstated parameter | there are two |";
     assert_eq!(document().matches(row).count(), 1, "{}", document());
     let counts = fs::read_to_string(folder.path().join("docs/reproduction.md")).unwrap();
-    assert!(counts.contains("| mine | 1 | 0 | 0 | 0 | 1 |"), "one of two has a class: {counts}");
+    assert!(counts.contains("| mine | 1 | 0 | 0 | 0 | 0 | 1 |"), "one of two has a class: {counts}");
 
     // What is wrong in a file whose words are needed is told before anything runs, and nothing changes.
     let before = document();
