@@ -175,12 +175,6 @@ impl DaySchedule {
     pub fn part(&self, at: TimeOfDay) -> Option<&DayPart> {
         self.0.iter().find(|part| part.holds(at))
     }
-
-    /// Seconds until a part begins or ends, above 0; `None` if it says nothing.
-    pub fn next_change(&self, at: TimeOfDay) -> Option<u32> {
-        let ends = self.0.iter().flat_map(|part| [part.from, part.to]);
-        ends.map(|end| at.until(end)).map(|seconds| if seconds == 0 { DAY } else { seconds }).min()
-    }
 }
 
 #[cfg(test)]
@@ -218,9 +212,6 @@ mod tests {
         for (text, at) in expected {
             assert_eq!(rate(text), at, "{text}");
         }
-        let next = |text: &str| schedule.next_change(time(text));
-        assert_eq!((next("21:00"), next("22:00"), next("23:00")), (Some(3600), Some(8 * 3600), Some(7 * 3600)));
-        assert_eq!(DaySchedule::default().next_change(time("12:00")), None);
     }
 
     /// In the last hours before the morning a flow gives way no more; a floor in bits per second is in vain then.
@@ -287,30 +278,6 @@ mod tests {
     }
 
     proptest! {
-        /// Between two changes the part stays, whatever the parts.
-        #[test]
-        fn parts_change_when_it_says_so(
-            times in proptest::collection::vec(0..DAY, 2..12), at in 0..DAY, part in 0.0..1.0f64,
-        ) {
-            let mut times = times;
-            times.sort_unstable();
-            times.dedup();
-            let parts = times.chunks_exact(2).enumerate().map(|(index, ends)| DayPart {
-                from: TimeOfDay(ends[0]),
-                to: TimeOfDay(ends[1]),
-                max_rate: Some(Rate::from_bits_per_sec(1 + index as u64)),
-                min_share: None,
-            });
-            let schedule = DaySchedule::new(parts.collect()).unwrap();
-            prop_assume!(!schedule.is_empty());
-            let now = TimeOfDay(at);
-            let next = schedule.next_change(now).unwrap();
-            let before = TimeOfDay::from_seconds(at + (part * f64::from(next)) as u32);
-            prop_assert_eq!(schedule.part(now), schedule.part(before));
-            let after = TimeOfDay::from_seconds(at + next);
-            prop_assert_ne!(schedule.part(before), schedule.part(after));
-        }
-
         /// Any text is read or refused, and what is read is written as it was.
         #[test]
         fn any_text_is_a_time_or_refused(text in "\\PC{0,10}|[0-2][0-9]:[0-5][0-9](:[0-5][0-9])?") {

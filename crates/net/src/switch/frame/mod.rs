@@ -1,6 +1,6 @@
 //! Ethernet frames as a switch reads them: where they go, their traffic class, and how a mark gets in.
 
-use pliant_proto::packet::{Ecn, TrafficClass};
+use pliant_proto::packet::TrafficClass;
 
 /// Bytes of an Ethernet header without tags.
 pub const ETHERNET_BYTES: usize = 14;
@@ -247,12 +247,6 @@ fn fold(mut sum: u64) -> u16 {
 /// The checksum of RFC 1071 over these bytes and a sum that goes before them.
 pub(super) fn internet_checksum(bytes: &[u8], before: u64) -> u16 {
     !fold(sum(bytes) + before)
-}
-
-/// Whether a mark was added on the way.
-#[inline]
-pub fn was_marked(octet: u8, traffic_class: TrafficClass) -> bool {
-    octet & 0b11 != traffic_class.ecn() as u8 && traffic_class.ecn() == Ecn::Ce
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use pliant_proto::packet::Ecn;
 use proptest::prelude::*;
 
 use super::*;

@@ -115,10 +115,15 @@ impl HeldFile {
     }
 
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        match &self.bytes {
+        let read = match &self.bytes {
             ContentPlace::File(file) => file.read_exact_at(into, offset),
             ContentPlace::Folder(contents, start) => contents.read_exact_at(into, start + offset),
-        }
+        };
+        // The peer is told, too.
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "the file has become shorter"),
+            _ => error,
+        })
     }
 
     /// What it is.
