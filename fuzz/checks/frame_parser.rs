@@ -3,7 +3,7 @@
 
 use pliant_net::switch::WireSize;
 use pliant_net::switch::frame::{self, PLIANT_CLASSES};
-use pliant_proto::packet::{Ecn, TrafficClass};
+use pliant_proto::packet::Ecn;
 
 pub(crate) fn check(bytes: &[u8]) {
     let Ok(header) = frame::parse(bytes) else { return };
