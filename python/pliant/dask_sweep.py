@@ -147,6 +147,10 @@ def _is_file(sent: object) -> bool:
     return False
 
 
+def _is_point(sent: object) -> bool:
+    return isinstance(sent, list) and all(map(_is_file, sent))
+
+
 def _wait_for_a_worker(client: Client, say: _Say) -> None:
     address = client.scheduler.address
     for seconds, last in ((2 * _LOOK, False), (_NO_WORKER, True)):
@@ -356,8 +360,7 @@ class _Work:
         """Return what a task's worker sent; raise if that has not the shape of its points' files."""
         match result:
             case [list(points), float(seconds)] if len(points) == len(indices) and 0 <= seconds < math.inf:
-                files = [file for point in points if isinstance(point, list) for file in point]
-                if all(isinstance(point, list) for point in points) and all(map(_is_file, files)):
+                if all(map(_is_point, points)):
                     return points, seconds
         raise PliantError(f"{self.points[indices[0]].folder.name}: what a worker sent is no run")
 

@@ -224,7 +224,7 @@ fn the_readme_counts_claims_as_the_records_do() {
     let classed = format!(
         "Of those that differ, {unstated} depend on a parameter that the paper does not give, in {simulator} the paper's \
          simulator does not do what its text says, {inconsistent} contradict the paper's own numbers or a bound that nothing \
-         can pass, in {own} no paper but we expected something else, and {ours} are ours"
+         can pass, {own} are expectations of our own that no paper states, and {ours} are ours"
     );
     let one_line = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(one_line.contains(&classed), "the README says: {classed}");

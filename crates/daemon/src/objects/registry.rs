@@ -241,10 +241,12 @@ async fn verify(file: Arc<HeldFile>, digest: String, objects: Arc<Objects>) -> b
     }
     let right = found.as_ref() == Some(&digest);
     if let Some(found) = found {
+        if !right {
+            objects.tell(&digest, &NoFile::Failed(FALSE_CONTENT.to_owned()));
+        }
         objects.verified.insert(hash, found);
     }
     if !right {
-        objects.tell(&digest, &NoFile::Failed(FALSE_CONTENT.to_owned()));
         objects.forget(&file);
     }
     right
@@ -306,7 +308,7 @@ fn kind(manifest: &[u8]) -> Option<HeaderValue> {
     let manifest: Manifest = serde_json::from_slice(manifest).ok()?;
     let inferred = if manifest.manifests.is_some() { INDEX } else { IMAGE };
     let kind = manifest.media_type.unwrap_or_else(|| inferred.to_owned());
-    is_media_type(&kind).then(|| HeaderValue::from_str(&kind).ok()).flatten()
+    HeaderValue::from_str(&kind).ok().filter(|_| is_media_type(&kind))
 }
 
 /// Whether a text is a media type without parameters (RFC 6838, section 4.2).

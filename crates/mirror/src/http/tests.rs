@@ -161,7 +161,7 @@ fn answer(mut stream: &TcpStream, server: Server, number: usize) -> std::io::Res
             head("403 Forbidden", "", 4096)?;
             loop {
                 stream.write_all(b"x")?;
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
         Server::RedirectsForever => return head("302 Found", &format!("Location: {path}x\r\n"), 0),

@@ -15,7 +15,7 @@ pub enum Class {
     PapersSimulator,
     /// The paper contradicts itself, or a bound that nothing can pass.
     PaperInconsistent,
-    /// It is no paper's claim but our expectation of what no paper tries, and the reason why it is wrong is known.
+    /// The claim is our own expectation, which no paper states. It was wrong, and the reason is known.
     OwnExpectation,
     /// The reason is in Pliant, or is not known.
     Ours,

@@ -306,8 +306,8 @@ impl Records {
              [experiments.md](experiments.md) explains them. Each paper has a page.\n\n**Reproduced**: within the claim's \
              tolerance. **At reduced scale**: within it, at a size smaller than the paper's. **Not reproduced**: not within \
              it, because of an **unstated parameter** of the paper; because the **paper's simulator** does not do what its \
-             text says; because the **paper** is **inconsistent**; because no paper but we had this **own expectation**, and it \
-             was wrong; or for a reason that is **ours** or not known. **For another \
+             text says; because the **paper** is **inconsistent**; because the claim is our **own expectation**, which no paper \
+             states, and was wrong; or for a reason that is **ours** or not known. **For another \
              reason**: it agrees, but also where the mechanism that the paper gives is switched off.\n**Check**: a claim of \
              ours about something that the paper leaves open and has no value for.\n\n\
              **On the testbed** is what `pliant testbed record` found: processes on a real network against the same \

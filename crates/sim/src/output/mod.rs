@@ -80,8 +80,8 @@ pub fn write_point(
 ///
 /// # Errors
 ///
-/// Names that no file of a run has are refused, a name of two files, files without a summary, and files that are not what their list says, if it is
-/// among them.
+/// Names that no file of a run has are refused, a name of two files, files without a summary, and files that are not what
+/// their list says, if it is among them.
 pub fn place_run(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), OutputError> {
     let malformed = |why: String| Err(OutputError::Malformed { path: dir.to_path_buf(), why });
     let is_list = |(name, _): &&(&str, &[u8])| *name == files::CHECKSUMS;
