@@ -9,10 +9,12 @@ namespaces. FILE keeps what was measured before; what is measured again takes it
 EXPERIMENTS/atp/measured of it, over which `pliant reproduce atp fig09` and `fig10` say what came of the paper's claims, which
 were written before the first run; and the tables of PAGE.
 
-    broker, exit -- 50 Mbit/s --> switch -- 45 Mbit/s, ATP's queues --> door, consumers
+    broker, exit -- 50 Mbit/s --> switch == two links of 22.5 Mbit/s, ATP's queues ==> four doors, a consumer behind each
 
-The paper's rates by twenty: four times 250 Mbit/s come to two switches of 0.45 Gbit/s. Packets of ATP's queues of five then
-last a millisecond together, as on the testbed.
+The paper's rates by twenty: a line of 1 Gbit/s comes to two switches of 0.45 Gbit/s. Packets of ATP are spread over both in turn, as
+in the paper. A hash of addresses and ports puts each door's packets of DCTCP and DCTCP-SD on one of them. Of four flows it puts two on
+each in 6 of 16 draws, and three or all on one in the rest. Here ports are chosen so that it is three and one; and two and two, for
+comparison.
 """
 
 import argparse
@@ -27,6 +29,7 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import confluent_kafka
 import confluent_kafka.admin
@@ -35,7 +38,7 @@ from flink import Job, estimates, value
 from record import fill, lines
 from run import PATIENCE, Cluster, Door
 
-LINE, BOTTLENECK, DELAY = "50Mbit/s", "45Mbit/s", "100us"
+LINE, LINK, DELAY = "50Mbit/s", "22.5Mbit/s", "100us"
 CONSUMERS = 4
 # Bytes of values that each consumer reads: whole copies of its table.
 BYTES = 5_000_000
@@ -44,18 +47,42 @@ PARTS = [0.9, 0.75, 0.5, 0.25]
 FIGURES = {"internet_udp.csv": "fig09", "taxis.csv": "fig10"}
 # Of each table the columns whose means the paper takes, or those nearest to them.
 COLUMNS = {"internet_udp.csv": {"length": "6"}, "taxis.csv": {"distance": "3", "total": "7"}}
-# How records travel, and what else of their class; class 1 is the first of ATP's queues, class 0 the one for all else. ATP is the
-# paper's; the one for shared paths is what a class has without `message_line_rate`.
+# The exit's port and the doors'. The switch's hash puts three of the four on its first link; or two. A check holds it to that.
+THREE_AND_ONE, TWO_AND_TWO = (7411, 7421, 7422, 7423, 7424), (7411, 7421, 7422, 7423, 7425)
+
+
+class Way(NamedTuple):
+    """How records travel."""
+
+    carry: str | None
+    # What else is of their class. Class 1 is the first of ATP's queues, class 0 the one for all else.
+    of_class: str = ""
+    # How the switch chooses a link.
+    routing: str = "ecmp"
+    ports: tuple = THREE_AND_ONE
+    # Of the packets to the consumers, those on the first link.
+    first: float = 0.75
+
+
+SPREAD = {"routing": "spray-round-robin", "first": 0.5}
+EVEN = {"ports": TWO_AND_TWO, "first": 0.5}
+AT_LINE_RATE = f'message_class = 1\nmessage_line_rate = "{LINE}"\n'
+# ATP is the paper's; the one for shared paths is what a class has without `message_line_rate`; the hashed one is not spread.
 TRANSPORTS = {
-    "DCTCP": (None, ""),
-    "DCTCP-SD": ("stream", ""),
-    "ATP": ("messages", f'message_class = 1\nmessage_line_rate = "{LINE}"\n'),
-    "ATP, shared": ("messages", "message_class = 1\n"),
+    "DCTCP": Way(None),
+    "DCTCP-SD": Way("stream"),
+    "ATP": Way("messages", AT_LINE_RATE, **SPREAD),
+    "ATP, shared": Way("messages", "message_class = 1\n", **SPREAD),
+    "DCTCP, two and two": Way(None, **EVEN),
+    "DCTCP-SD, two and two": Way("stream", **EVEN),
+    "ATP, hashed": Way("messages", AT_LINE_RATE),
 }
+UDP_WAY = Way(None, **SPREAD)
 # Bytes of a producer's batch and of a consumer's fetch: librdkafka's defaults; batches as Kafka's Java client makes them; and
 # fetches as small as those.
 WHOLE = 1_000_000
 SIZES = [(WHOLE, 1 << 20), (16 << 10, 1 << 20), (16 << 10, 128 << 10), (16 << 10, 32 << 10)]
+OF_SIZES = ["DCTCP-SD, two and two", "ATP"]
 BROKER, NEAR = "10.9.0.1", "10.9.0.2"
 UDP_PORT, UDP_DSCP, UDP_HEADERS, UDP_PAYLOAD = 7700, 2, 42, 1400
 
@@ -81,17 +108,17 @@ class Network:
             self.run([*host, "ip", "link", "set", "lo", "up"])
             self.run([*host, "ip", "address", "add", f"{address}/24", "dev", "wire"])
             self.run([*host, "ip", "link", "set", "wire", "gso_max_segs", "1", "up"])
-        (folder / "switch.toml").write_text(
-            f'rate = "{LINE}"\ndelay = "{DELAY}"\nqueues = {{ plan = "atp" }}\n'
-            f'[[port]]\ninterface = "p1"\naddresses = ["{BROKER}"]\n'
-            f'[[port]]\ninterface = "p2"\naddresses = ["{NEAR}"]\nrate = "{BOTTLENECK}"\n')
 
     @staticmethod
     def run(command):
         subprocess.run(command, check=True)
 
-    def start(self):
+    def start(self, routing):
         """The switch, until `stop`."""
+        (self.folder / "switch.toml").write_text(
+            f'rate = "{LINE}"\ndelay = "{DELAY}"\nqueues = {{ plan = "atp" }}\nrouting = "{routing}"\n'
+            f'[[port]]\ninterface = "p1"\naddresses = ["{BROKER}"]\n'
+            f'[[port]]\ninterface = "p2"\naddresses = ["{NEAR}"]\nlinks = 2\nrate = "{LINK}"\n')
         self.process = subprocess.Popen(
             [*self.switch, self.pliant, "switch", str(self.folder / "switch.toml")], stdout=subprocess.PIPE, text=True)
 
@@ -143,13 +170,13 @@ def produce(direct, name, rows, batch):
     return topics, copies
 
 
-def consume(bootstrap, topics, ends, table, fetch):
-    """Reads each topic by a consumer of its own, all at once. The last record of a batch is never left out: each has its last.
+def consume(bootstraps, topics, ends, table, fetch):
+    """Reads each topic by a consumer and a door of its own, all at once. The last record of a batch is never left out: each has its last.
     How long each took, and what it got: offsets, which have to come in order with the table's rows."""
     rows = rows_of(table)
     ready, seconds, got, wrong = threading.Barrier(len(topics)), {}, {topic: [] for topic in topics}, []
 
-    def read(topic):
+    def read(topic, bootstrap):
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, "check.crcs": True,
              "fetch.message.max.bytes": fetch})
@@ -172,7 +199,7 @@ def consume(bootstrap, topics, ends, table, fetch):
             wrong.append(f"{topic} ends at {last}")
         consumer.close()
 
-    threads = [threading.Thread(target=read, args=[topic]) for topic in topics]
+    threads = [threading.Thread(target=read, args=each) for each in zip(topics, bootstraps, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -248,13 +275,13 @@ class Bench:
         self.values = {column: [value(row.decode(), at) for row in self.rows] for column, at in self.columns.items()}
 
     def door(self, transport, part):
-        carry, more = TRANSPORTS[transport]
-        rule = f'[kafka.topics."*"]\nmin_delivery = {part}\nwhen = "always"\ncarry = "{carry}"\n' if carry else ""
+        way = TRANSPORTS[transport]
+        rule = f'[kafka.topics."*"]\nmin_delivery = {part}\nwhen = "always"\ncarry = "{way.carry}"\n' if way.carry else ""
         (self.folder / "ledger").unlink(missing_ok=True)
         # The interfaces know no rate: the class has that of the line.
-        of_class = f'mtu = 1500\nmax_rate = "{LINE}"\n{more}'
+        of_class = f'mtu = 1500\nmax_rate = "{LINE}"\n{way.of_class}'
         return Door(self.pliant, self.folder, self.direct, rule, f'kafka_ledger = "{self.folder / "ledger"}"\n', of_class,
-                    (NEAR, BROKER, self.network.near))
+                    (NEAR, BROKER, self.network.near), way.ports)
 
     def errors(self, got):
         """Of each column the error of the mean, for each copy of the table that a consumer has read; an accuracy is of one."""
@@ -280,9 +307,9 @@ class Bench:
                        for column, each in errors.items()},
             "idle": round(idle, 2), "switch": counters}
 
-    def watched(self, run):
+    def watched(self, way, run, name, note):
         """What a run gives, with how much of both processors was idle, and what the switch has counted."""
-        self.network.start()
+        self.network.start(way.routing)
         time.sleep(0.3)
         begun, idle = time.monotonic(), idle_seconds()
         try:
@@ -290,16 +317,20 @@ class Bench:
         finally:
             idle = (idle_seconds() - idle) / (time.monotonic() - begun) / os.cpu_count()
             counters = self.network.stop()
-        return found, idle, counted(counters)
+        counters = counted(counters)
+        first = counters["links"][0] / sum(counters["links"])
+        note(f"{name}: {way.first:.0%} of the packets on the first link".replace("%", " %"), abs(first - way.first) < 0.05)
+        return found, idle, counters
 
     def clients(self, transport, part, note, fetch=SIZES[0][1]):
         """librdkafka's consumers."""
         def run():
             door = self.door(transport, part)
             try:
+                doors = json.dumps([f"127.0.0.1:{port}" for port in door.ports])
                 told = subprocess.run(
-                    [*self.network.near, sys.executable, __file__, "--consume", f"127.0.0.1:{door.port}", str(self.table),
-                     json.dumps(self.ends), str(fetch)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
+                    [*self.network.near, sys.executable, __file__, "--consume", doors, str(self.table), json.dumps(self.ends),
+                     str(fetch)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
                 found = json.loads(told.stdout)
                 ledgers = {topic: door.ledger(topic) for topic in self.topics if part < 1}
                 carried = door.ask("status")["kafka_responses_in_messages"]
@@ -307,16 +338,16 @@ class Bench:
                 door.end()
             return found, ledgers, carried
 
-        (found, ledgers, carried), idle, counters = self.watched(run)
-        got = found["got"]
         name = f"{self.topics[0]}, clients, {transport}, {part}"
+        (found, ledgers, carried), idle, counters = self.watched(TRANSPORTS[transport], run, name, note)
+        got = found["got"]
         note(f"{name}: rows as they were produced, in order, to the end", not found["wrong"])
         for topic, ledger in ledgers.items():
             lost = {offset for first, last in ledger[0]["lost_offsets"] for offset in range(first, last + 1)}
             note(f"{name}, {topic}: all but those that the ledger names, within the bound",
                  set(got[topic]) == set(range(self.ends[topic])) - lost
                  and ledger[0]["lost"] <= int(self.ends[topic] * (1 - part) + 1e-6))
-        in_messages = TRANSPORTS[transport][0] == "messages"
+        in_messages = TRANSPORTS[transport].carry == "messages"
         note(f"{name}: records travel as they should", (carried > 0) == in_messages or fetch < WHOLE)
         return self.summary(got, found["seconds"], idle, counters) | {"responses_in_messages": carried}
 
@@ -343,19 +374,20 @@ class Bench:
                 receiver.kill()
             return json.loads(told), seconds
 
-        (found, seconds), idle, counters = self.watched(run)
+        (found, seconds), idle, counters = self.watched(UDP_WAY, run, f"{self.name}, UDP", note)
         note(f"{self.name}, UDP: rows as they were produced", not found["wrong"])
         return self.summary(found["got"], [seconds], idle, counters)
 
     def flink(self, transport, part, note):
-        """A bounded job of four subtasks: from the first response on the wire to its last line."""
+        """A bounded job of four sources: from the first response on the wire to its last line."""
         checkpoints = self.folder / "checkpoints"
 
         def run():
             door = self.door(transport, part)
             # What daemons say to each other before: tens of kilobytes more are records.
             before, begun = sent_bytes(), None
-            job = Job(self.folder, f"127.0.0.1:{door.port}", ",".join(self.topics), "bounded", checkpoints, "-", 0,
+            doors = ";".join(f"127.0.0.1:{port}" for port in door.ports)
+            job = Job(self.folder, doors, ",".join(self.topics), "bounded", checkpoints, "-", 0,
                       self.columns.values(), self.network.near, CONSUMERS)
             try:
                 deadline = time.monotonic() + 4 * PATIENCE
@@ -371,8 +403,8 @@ class Bench:
                 job.end()
                 door.end()
 
-        (sums, seconds, ended, ledgers), idle, counters = self.watched(run)
         name = f"{self.name}, Flink, {transport}, {part}"
+        (sums, seconds, ended, ledgers), idle, counters = self.watched(TRANSPORTS[transport], run, name, note)
         lost = sum(ledger[0]["lost"] for ledger in ledgers.values())
         fetched = sum(self.ends.values())
         note(f"{name}: ends, with every record that the ledger does not name", ended and sums[0] == fetched - lost)
@@ -387,15 +419,18 @@ class Bench:
 
 
 def counted(text):
-    """The switch's counters of the port to the consumers, by queue, and how late it was."""
-    queues = {}
-    for name, packets, marked, rest in re.findall(
-            r"^link [^,]*p2[^,]*, queue ([^:]+): (\d+) packets, \d+ bytes, (\d+) marked, (.*)$", text, re.MULTILINE):
+    """The switch's counters of the links to the consumers, by queue, packets of each link, and how late it was."""
+    queues, links = {}, [0, 0]
+    for link, name, packets, marked, rest in re.findall(
+            r"^link ([12]) to p2, queue ([^:]+): (\d+) packets, \d+ bytes, (\d+) marked, (.*)$", text, re.MULTILINE):
         dropped = sum(map(int, re.findall(r"(\d+) dropped", rest)))
-        queues[name] = {"packets": int(packets), "marked": int(marked), "dropped": dropped}
+        links[int(link) - 1] += int(packets)
+        queue = queues.setdefault(name, {"packets": 0, "marked": 0, "dropped": 0})
+        for key, count in [("packets", packets), ("marked", marked), ("dropped", dropped)]:
+            queue[key] += int(count)
     late = re.findall(r"^lateness: .*", text, re.MULTILINE)
     outside = re.findall(r"(?:overrun|no_frame|send_failed)_frames \d+", text)
-    return {"queues": queues, "late": late[0] if late else "", "lost_outside": outside}
+    return {"queues": queues, "links": links, "late": late[0] if late else "", "lost_outside": outside}
 
 
 def write(record, experiments, page):
@@ -416,8 +451,7 @@ def write(record, experiments, page):
 def page_tables(of_table):
     """Seconds, and the errors of averages, by what has to arrive."""
     columns = [(what, transport) for what in ["clients", "flink"] for transport in [*TRANSPORTS, "UDP"]
-               if any(name.startswith(f"{transport}, ") and name.count(",") == transport.count(",") + 1
-                      for name in of_table[what])]
+               if any(name.rpartition(", ")[0] == transport for name in of_table[what])]
     head = ["`min_delivery`", *(("Flink, " if what == "flink" else "") + transport for what, transport in columns)]
     seconds, errors = [], []
     for part in [1, *PARTS]:
@@ -429,10 +463,10 @@ def page_tables(of_table):
 
 
 def sizes_table(rows):
-    head = ["bytes of a batch", "of a fetch", "DCTCP-SD, s", "ATP, s", "lost by ATP", "responses in messages"]
+    head = ["bytes of a batch", "of a fetch", *(f"{transport}, s" for transport in OF_SIZES), "lost by ATP", "responses in messages"]
     table = []
     for batch, fetch in SIZES:
-        dropped, atp = (rows[f"{transport}, {batch}, {fetch}"] for transport in ["DCTCP-SD", "ATP"])
+        dropped, atp = (rows[f"{transport}, {batch}, {fetch}"] for transport in OF_SIZES)
         middle = lambda runs, key: median([run[key] for run in runs])
         table.append([f"{batch:,}", f"{fetch:,}", f"{middle(dropped, 'seconds'):.2f}", f"{middle(atp, 'seconds'):.2f}",
                       f"{middle(atp, 'lost'):.1%}".replace("%", " %"), f"{middle(atp, 'responses_in_messages'):.0f}"])
@@ -452,14 +486,14 @@ def measured(found, table):
         rows = of_table.get(what, {})
         cell = lambda transport, part, key: median([run[key] for run in rows[f"{transport}, {part}"]])
         for transport in TRANSPORTS:
-            name = f"{what}_{transport.lower().replace('-', '_').replace(', ', '_')}"
-            parts = [1] if transport == "DCTCP" else PARTS
+            name = f"{what}_{re.sub('[-, ]+', '_', transport.lower())}"
+            parts = [1] if TRANSPORTS[transport].carry is None else PARTS
             if f"{transport}, {parts[0]}" not in rows:
                 continue
             values = {key: [cell(transport, part, key) for part in parts] for key in ["seconds", "lost"]}
             error = [median([error_of(run) for run in rows[f"{transport}, {part}"]]) for part in parts]
             for key, value in {**values, "error": error}.items():
-                keys.append(f"{name}_{key} = {value[0] if transport == 'DCTCP' else value}")
+                keys.append(f"{name}_{key} = {value[0] if parts == [1] else value}")
     udp = of_table["clients"]["UDP, 1"]
     keys.append(f"udp_seconds = {median([run['seconds'] for run in udp])}")
     keys.append(f"udp_lost = {median([run['lost'] for run in udp])}")
@@ -469,8 +503,8 @@ def measured(found, table):
 
 def main():
     if sys.argv[1:2] == ["--consume"]:
-        bootstrap, table, ends, fetch = sys.argv[2:]
-        return consume(bootstrap, list(json.loads(ends)), json.loads(ends), table, int(fetch))
+        bootstraps, table, ends, fetch = sys.argv[2:]
+        return consume(json.loads(bootstraps), list(json.loads(ends)), json.loads(ends), table, int(fetch))
     if sys.argv[1:2] == ["--udp"]:
         return udp_receive(sys.argv[2])
     if sys.argv[1:2] == ["--write"]:
@@ -510,15 +544,15 @@ def main():
                 benches = {batch: Bench(asked, network, cluster, table, batch) for batch in batches - {WHOLE}} | {WHOLE: bench}
                 rows = found["sizes"] = {}
                 for batch, fetch in SIZES * asked.runs:
-                    for transport in ["DCTCP-SD", "ATP"]:
+                    for transport in OF_SIZES:
                         run = benches[batch].clients(transport, 0.5, note, fetch)
                         rows.setdefault(f"{transport}, {batch}, {fetch}", []).append(run)
                         print(table, "sizes", batch, fetch, transport, json.dumps(run), flush=True)
                 asked.record.write_text(json.dumps(found, indent=1) + "\n")
             for what in [what for what in whats if what != "sizes"]:
                 cells = [(transport, part) for transport in asked.transport or TRANSPORTS
-                         if transport in TRANSPORTS and (what, transport) != ("flink", "ATP, shared")
-                         for part in ([1] if transport == "DCTCP" else asked.part or PARTS)]
+                         if transport in TRANSPORTS and (what == "clients" or ", " not in transport)
+                         for part in ([1] if TRANSPORTS[transport].carry is None else asked.part or PARTS)]
                 if what == "clients" and "UDP" in (asked.transport or ["UDP"]):
                     cells.append(("UDP", 1))
                 rows = found["tables"].setdefault(table, {}).setdefault(what, {})

@@ -153,43 +153,50 @@ auto.create.topics.enable=false
 class Door:
     """Two daemons; the first has the door. `of_door`, `of_exit` and `of_class` are more lines of their tables."""
 
-    def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class="", hosts=None):
-        """`hosts` are for two hosts: the near one's address, that of the far one, and what runs a command on the near one."""
+    def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class="", hosts=None, sockets=None):
+        """`hosts` are for two hosts: the near one's address, that of the far one, and what runs a command on the near one.
+        `sockets` are the far daemon's port, and one for each near daemon: several, each with a door."""
         self.pliant = pliant
         self.home = home = folder / "daemons"
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir()
         subprocess.run([pliant, "keygen", str(home / "lab.key")], check=True, capture_output=True)
-        near, far, self.port = free_ports(3)
+        far, *nears = sockets or free_ports(2)
+        self.nears = ["near", *(f"near{number}" for number in range(2, len(nears) + 1))]
+        self.ports = free_ports(len(nears))
+        self.port = self.ports[0]
         near_host, far_host, self.on_near = hosts or ("127.0.0.1", "127.0.0.1", [])
         transport = f"[classes.bulk]\ntransport = \"dctcp\"\n{of_class}"
         (home / "far.toml").write_text(
             f'listen = "{far_host}:{far}"\nkey = "lab.key"\ncontrol = "far.sock"\n{transport}'
             f'[exit]\nallow = ["127.0.0.1:*"]\n{of_exit}')
-        (home / "near.toml").write_text(
-            f'listen = "{near_host}:{near}"\nkey = "lab.key"\ncontrol = "near.sock"\n'
-            f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
-            f'[[kafka]]\nlisten = "127.0.0.1:{self.port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
+        for name, near, port in zip(self.nears, nears, self.ports):
+            (home / f"{name}.toml").write_text(
+                f'listen = "{near_host}:{near}"\nkey = "lab.key"\ncontrol = "{name}.sock"\n'
+                f'[peers]\nfar = "{far_host}:{far}"\n{transport}'
+                f'[[kafka]]\nlisten = "127.0.0.1:{port}"\nto = "far"\nbootstrap = "{bootstrap}"\nclass = "bulk"\n{of_door}')
         self.processes = {}
         with ends_on_failure(self):
-            self.start("far")
-            self.start("near")
+            for name in ["far", *self.nears]:
+                self.start(name)
             self.wait()
 
     def start(self, name):
         with open(self.home / f"{name}.log", "a") as log:
             command = [self.pliant, "daemon", str(self.home / f"{name}.toml")]
             self.processes[name] = subprocess.Popen(
-                [*self.on_near, *command] if name == "near" else command, stdout=log, stderr=log)
+                [*self.on_near, *command] if name in self.nears else command, stdout=log, stderr=log)
 
     def wait(self):
-        """Until the near daemon answers: its door is open then."""
+        """Until the near daemons answer: their doors are open then."""
         deadline = time.monotonic() + PATIENCE
-        asked = [self.pliant, "status", "--json", "--control", str(self.home / "near.sock")]
-        while subprocess.run(asked, capture_output=True).returncode:
-            if self.processes["near"].poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the near daemon does not answer: {(self.home / 'near.log').read_text()[-2000:]}")
-            time.sleep(0.05)
+        for name in self.nears:
+            asked = [self.pliant, "status", "--json", "--control", str(self.home / f"{name}.sock")]
+            while subprocess.run(asked, capture_output=True).returncode:
+                if self.processes[name].poll() is not None or time.monotonic() > deadline:
+                    log = (self.home / f"{name}.log").read_text()
+                    raise SystemExit(f"the {name} daemon does not answer: {log[-2000:]}")
+                time.sleep(0.05)
 
     def kill(self, name):
         self.processes[name].kill()

@@ -8,6 +8,7 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
+import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
@@ -16,8 +17,8 @@ import org.apache.flink.util.Collector;
  * Sums over the records of a topic, with state and checkpoints: how many records there were, and of each column that is
  * asked for the sum and the sum of squares. A line for each record says what they came to with it.
  *
- * <p>Usage: Means BOOTSTRAP TOPIC[,TOPIC...] bounded|streaming CHECKPOINTS CHECKPOINT DELAY COLUMN... CHECKPOINT is where
- * it goes on, or `-`. DELAY is how many microseconds each record takes. A COLUMN is the number of a field of comma-separated
+ * <p>Usage: Means BOOTSTRAP[;BOOTSTRAP...] TOPIC[,TOPIC...] bounded|streaming CHECKPOINTS CHECKPOINT DELAY COLUMN...
+ * Of several BOOTSTRAPs each is for one TOPIC, which a source of its own reads. CHECKPOINT is where it goes on, or `-`. DELAY is how many microseconds each record takes. A COLUMN is the number of a field of comma-separated
  * values, `4`; or a condition about one, which counts as 1 or 0: `9=cash`, `6>1000`. The property `parallelism` is how many
  * subtasks read.
  */
@@ -34,25 +35,35 @@ public class Means {
         }
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment(settings);
         environment.setParallelism(Integer.getInteger("parallelism", 2));
-        var source = KafkaSource.<String>builder()
-            .setBootstrapServers(arguments[0])
-            .setTopics(arguments[1].split(","))
-            .setGroupId("flink-" + arguments[1])
-            .setStartingOffsets(OffsetsInitializer.earliest())
-            .setProperty("check.crcs", "true")
-            .setValueOnlyDeserializer(new SimpleStringSchema());
-        if (arguments[2].equals("bounded")) {
-            source.setBounded(OffsetsInitializer.latest());
+        String[] bootstraps = arguments[0].split(";"), topics = arguments[1].split(",");
+        DataStream<double[]> read = null;
+        for (int each = 0; each < bootstraps.length; each++) {
+            boolean several = bootstraps.length > 1;
+            var source = KafkaSource.<String>builder()
+                .setBootstrapServers(bootstraps[each])
+                .setTopics(several ? new String[] {topics[each]} : topics)
+                .setGroupId("flink-" + arguments[1])
+                .setStartingOffsets(OffsetsInitializer.earliest())
+                .setProperty("check.crcs", "true")
+                .setValueOnlyDeserializer(new SimpleStringSchema());
+            if (arguments[2].equals("bounded")) {
+                source.setBounded(OffsetsInitializer.latest());
+            }
+            int subtasks = several ? 1 : environment.getParallelism();
+            var part = environment.fromSource(source.build(), WatermarkStrategy.noWatermarks(), "topic")
+                .uid(each == 0 ? "topic" : "topic " + each)
+                .setParallelism(subtasks)
+                .map(line -> {
+                    if (delay > 0) {
+                        Thread.sleep(delay / 1000, (int) (delay % 1000) * 1000);
+                    }
+                    return values(line, columns);
+                })
+                .returns(double[].class)
+                .setParallelism(subtasks);
+            read = each == 0 ? part : read.union(part);
         }
-        environment.fromSource(source.build(), WatermarkStrategy.noWatermarks(), "topic")
-            .uid("topic")
-            .map(line -> {
-                if (delay > 0) {
-                    Thread.sleep(delay / 1000, (int) (delay % 1000) * 1000);
-                }
-                return values(line, columns);
-            })
-            .returns(double[].class)
+        read
             .keyBy(any -> 0, Types.INT)
             .process(new Sums(columns.length))
             .uid("sums")

@@ -50,14 +50,7 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
             format!("{name} has {}; the testbed's switch keeps up to {MAX_RATE} (or use --mode speed)", link.rate);
         return refuse("topology", why);
     }
-    let unknown = [
-        (RoutingName::TwoPaths, "two-paths"),
-        (RoutingName::SprayPermutation, "spray-permutation"),
-        (RoutingName::Flowlet, "flowlet"),
-    ];
-    if let Some((_, name)) = unknown.iter().find(|(routing, _)| scenario.spec.routing == *routing) {
-        return refuse("routing", format!("the testbed's switch does not know \"{name}\""));
-    }
+    load_balancing(scenario.spec.routing).or_else(|why| refuse("routing", why))?;
     if !scenario.spec.path_weights.are_equal() {
         return refuse("path_weights", "the testbed's switch takes all links alike");
     }
@@ -109,6 +102,19 @@ pub fn check(scenario: &Resolved, on_loopback: bool, mode: Mode) -> Result<(), U
     Ok(())
 }
 
+/// How the software switch chooses among equal links, where it knows the way.
+pub(crate) fn load_balancing(routing: RoutingName) -> Result<LoadBalancing, String> {
+    let unknown = |name: &str| Err(format!("the software switch does not know \"{name}\""));
+    match routing {
+        RoutingName::Ecmp => Ok(LoadBalancing::Ecmp),
+        RoutingName::SprayRandom => Ok(LoadBalancing::SprayRandom),
+        RoutingName::SprayRoundRobin => Ok(LoadBalancing::SprayRoundRobin),
+        RoutingName::SprayPermutation => unknown("spray-permutation"),
+        RoutingName::TwoPaths => unknown("two-paths"),
+        RoutingName::Flowlet => unknown("flowlet"),
+    }
+}
+
 /// Whether a group's flows push parts of objects.
 pub(crate) fn pushes(scenario: &Resolved, group: u16) -> bool {
     scenario.groups[usize::from(group)].transport.facts().pushes
@@ -157,14 +163,8 @@ pub fn switch_config(scenario: &Resolved, faults: FaultConfig, mode: Mode) -> Sw
             links: topology.links().iter().enumerate().map(link).collect(),
             ingress: (0..hosts).map(ingress).collect(),
             routes: nodes.map(routes).collect(),
-            load_balancing: match scenario.spec.routing {
-                RoutingName::SprayRandom => LoadBalancing::SprayRandom,
-                RoutingName::SprayRoundRobin => LoadBalancing::SprayRoundRobin,
-                // All but the first are refused.
-                RoutingName::Ecmp | RoutingName::TwoPaths | RoutingName::SprayPermutation | RoutingName::Flowlet => {
-                    LoadBalancing::Ecmp
-                }
-            },
+            // What it does not know was refused.
+            load_balancing: load_balancing(scenario.spec.routing).unwrap_or_default(),
             seed: scenario.spec.seed,
         },
         ports: (0..hosts).map(|host| topology.node_name(NodeId(host))).collect(),

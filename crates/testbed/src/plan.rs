@@ -8,17 +8,19 @@ use pliant_net::switch::ethernet::{EthernetConfig, Mode};
 use pliant_net::switch::frame::PLIANT_CLASSES;
 use pliant_net::switch::relay::{RelayConfig, RelayPort};
 use pliant_net::switch::{
-    FabricConfig, FaultConfig, ForwardingTable, Ingress, LinkConfig, LoadBalancing, NextHop, SwitchConfig, WireSize,
+    FabricConfig, FaultConfig, ForwardingTable, Ingress, LinkConfig, NextHop, SwitchConfig, WireSize,
 };
 use pliant_proto::packet::CLASSES;
 use pliant_proto::switch::Discipline;
 use pliant_proto::time::Span;
 use pliant_proto::units::Rate;
 use pliant_sim::one_line::OneLine;
-use pliant_sim::scenario::QueuesSpec;
+use pliant_sim::scenario::{QueuesSpec, RoutingName};
 use pliant_sim::text_file;
 use pliant_sim::units_serde;
 use serde::Deserialize;
+
+use crate::network::load_balancing;
 
 /// A plan.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,6 +41,9 @@ struct PlanSpec {
     /// Traffic class of DSCPs. Default: the upper five bits of each.
     #[serde(default)]
     dscp: toml::Table,
+    /// How one of a port's links is chosen, as in a scenario. Default: `"ecmp"`.
+    #[serde(default)]
+    routing: RoutingName,
     /// What counts as a frame. Default: `"fidelity"`.
     #[serde(default)]
     mode: ModeName,
@@ -85,6 +90,8 @@ struct PortSpec {
     /// Addresses behind the interface: IPv4, or station addresses.
     #[serde(default)]
     addresses: Vec<String>,
+    /// Links that lead to it, each with this rate and queues of its own. Default: 1.
+    links: Option<u32>,
     #[serde(default, with = "units_serde::optional")]
     rate: Option<Rate>,
     #[serde(default, with = "units_serde::optional")]
@@ -116,6 +123,8 @@ struct BlackoutSpec {
 
 /// More ports than this are a slip: a switch looks at each in every iteration.
 const MAX_PORTS: usize = 1024;
+/// More links to one port than this are, too.
+const MAX_LINKS: u32 = 64;
 
 /// How long frames are held back to be overtaken, unless it is said.
 const DEFAULT_REORDER_DELAY: Span = Span::from_ms(1);
@@ -220,7 +229,8 @@ impl PlanSpec {
     }
 
     fn switch(&self, names: Vec<String>, faults: FaultConfig) -> Result<SwitchConfig, String> {
-        let (mut plans, mut links) = (Vec::new(), Vec::new());
+        let load_balancing = load_balancing(self.routing).map_err(|why| format!("routing: {why}"))?;
+        let (mut plans, mut links, mut routes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, (port, name)) in self.port.iter().zip(&names).enumerate() {
             let rate = port.rate.or(self.rate).filter(|rate| rate.bits_per_sec() > 0);
             let rate =
@@ -234,25 +244,30 @@ impl PlanSpec {
                 return Err(format!("{key}: a switch does not know the priorities that pFabric writes into packets"));
             }
             plans.push(plan);
-            links.push(LinkConfig {
+            let count = port.links.unwrap_or(1);
+            if !(1..=MAX_LINKS).contains(&count) {
+                return Err(format!("port.{index}.links: {count} is not from 1 to {MAX_LINKS}"));
+            }
+            let first = links.len() as u32;
+            links.extend((1..=count).map(|number| LinkConfig {
                 hash_turn: 0,
-                name: format!("to {name}"),
+                name: if count > 1 { format!("{number} to {name}") } else { format!("to {name}") },
                 owner: 0,
                 to: NextHop::Port(index as u16),
                 rate,
                 delay: port.delay.or(self.delay).unwrap_or(Span::ZERO),
                 plan: index,
-            });
+            }));
+            routes.push((first..first + count).collect());
         }
-        let ports = names.len() as u32;
         let (frames, frame_bytes) = Mode::from(self.mode).frames();
         Ok(SwitchConfig {
             fabric: FabricConfig {
                 plans,
                 links,
                 ingress: vec![Ingress::Node(0); names.len()],
-                routes: vec![(0..ports).map(|port| vec![port]).collect()],
-                load_balancing: LoadBalancing::Ecmp,
+                routes: vec![routes],
+                load_balancing,
                 seed: self.seed,
             },
             ports: names,
@@ -335,6 +350,8 @@ fn parse_station(text: &str) -> Option<[u8; 6]> {
 
 #[cfg(test)]
 mod tests {
+    use pliant_net::switch::LoadBalancing;
+
     use super::*;
 
     const TWO: &str = r#"
@@ -368,6 +385,20 @@ mod tests {
     }
 
     #[test]
+    fn several_links_lead_to_a_port() {
+        let text = TWO.replacen("interface = \"a\"", "interface = \"a\"\nlinks = 2", 1);
+        let text = format!("routing = \"spray-round-robin\"\n{text}");
+        let Ok(Plan::Ethernet(config)) = Plan::parse(&text, Path::new("plan.toml")) else { panic!("it is right") };
+        let fabric = &config.switch.fabric;
+        assert_eq!(fabric.load_balancing, LoadBalancing::SprayRoundRobin);
+        let names: Vec<&str> = fabric.links.iter().map(|link| link.name.as_str()).collect();
+        assert_eq!(names, ["1 to a", "2 to a", "to b"]);
+        assert_eq!(fabric.routes, [[vec![0, 1], vec![2]]]);
+        let ends: Vec<NextHop> = fabric.links.iter().map(|link| link.to).collect();
+        assert_eq!(ends, [NextHop::Port(0), NextHop::Port(0), NextHop::Port(1)]);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (from, to, expected) in [
             ("500Mbit/s", "500Mbits", "line 2"),
@@ -379,6 +410,9 @@ mod tests {
             ("\"10.0.0.2\"", "\"ten\"", "port.1.addresses"),
             ("interface = \"b\"", "interface = \"a\"", "a port already"),
             ("rate = \"500Mbit/s\"", "", "port.0.rate"),
+            ("interface = \"b\"", "interface = \"b\"\nlinks = 0", "port.1.links: 0 is not from 1 to 64"),
+            ("interface = \"b\"", "interface = \"b\"\nlinks = 65", "port.1.links: 65 is not"),
+            ("rate = \"500Mbit/s\"", "rate = \"500Mbit/s\"\nrouting = \"flowlet\"", "does not know \"flowlet\""),
             ("rate = \"500Mbit/s\"", "rate = \"500Mbit/s\"\nfaults = { loss = 2.0 }", "faults.loss"),
         ] {
             let error = error(&TWO.replacen(from, to, 1));
