@@ -289,6 +289,35 @@ mod tests {
         files.into_iter().map(|file| (file.display().to_string(), std::fs::read_to_string(file).unwrap())).collect()
     }
 
+    /// The long names of the flags of a command and those below it.
+    fn flags(command: &clap::Command, names: &mut std::collections::BTreeSet<String>) {
+        if !command.is_hide_set() {
+            names.extend(
+                command
+                    .get_arguments()
+                    .filter(|flag| !flag.is_hide_set())
+                    .filter_map(|flag| flag.get_long())
+                    .map(|name| format!("--{name}")),
+            );
+            command.get_subcommands().for_each(|below| flags(below, names));
+        }
+    }
+
+    /// Every flag is in a document.
+    #[test]
+    fn flags_are_documented() {
+        let (mut names, mut text) = (std::collections::BTreeSet::new(), String::new());
+        flags(&Cli::command(), &mut names);
+        assert!(names.len() > 80, "{} flags", names.len());
+        for (_, of_one) in documents() {
+            text += &of_one;
+        }
+        let words: std::collections::HashSet<&str> =
+            text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').collect();
+        let missing: Vec<_> = names.iter().filter(|name| !words.contains(name.as_str())).collect();
+        assert!(missing.is_empty(), "in no document: {missing:?}");
+    }
+
     /// Every command in a block of a document is one that the command line takes. One within a sentence may leave arguments
     /// out; its flags and its name exist.
     #[test]
