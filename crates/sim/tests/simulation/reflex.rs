@@ -139,7 +139,8 @@ fn measured_shares_decide_when_a_flow_first_gives_way() {
         "traffic.regular.flows.0.size=1GB",
         "traffic.regular.flows.0.start=0s",
         "host_jitter=1us",
-        "duration=1s",
+        "duration=300ms",
+        "drain=0s",
     ];
     let firsts = (1..=8).map(|seed| {
         let seed = format!("seed={seed}");
