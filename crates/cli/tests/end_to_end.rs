@@ -158,6 +158,24 @@ fn rows_say_which_run_they_are_of() {
     assert!(stderr(&nowhere).contains("--out"), "{}", stderr(&nowhere));
 }
 
+/// A program that is no Python, ends well and brings nothing is no success.
+#[test]
+fn a_cluster_that_brings_nothing_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pliant"));
+    command.env("PLIANT_PYTHON", "true").arg("sweep").args(SHORT).args([
+        "--seeds",
+        "2",
+        "--dask",
+        "tcp://127.0.0.1:1",
+        "--out",
+    ]);
+    let output = command.arg(folder.path().join("out")).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("true -m pliant.dask_sweep ended without 2 of 2 points"), "{said}");
+}
+
 #[test]
 fn a_sweep_resumes() {
     let folder = tempfile::tempdir().unwrap();

@@ -76,8 +76,13 @@ pub(super) fn run(cluster: &Cluster<'_>, due: &[&Point], interrupt: &AtomicBool)
     let mut why = String::new();
     let _ = child.stdout.take().expect("it is piped").take(1 << 16).read_to_string(&mut why);
     let status = child.wait()?;
-    if status.success() || interrupt.load(Ordering::Relaxed) {
+    if interrupt.load(Ordering::Relaxed) {
         return Ok(());
+    }
+    if status.success() {
+        // What was started under this name may be something else.
+        let missing = due.iter().filter(|point| !point.is_finished()).count();
+        return if missing == 0 { Ok(()) } else { Err(unfinished(&python, missing, due.len())) };
     }
     match (status.code(), why.trim()) {
         (Some(1), why) if !why.is_empty() => Err(CliError::Machine(format!("--dask: {why}"))),
@@ -100,6 +105,13 @@ fn check_package(python: &str) -> Result<(), CliError> {
          sources, or another Python by {}",
         PYTHON.0
     )))
+}
+
+fn unfinished(python: &str, missing: usize, due: usize) -> CliError {
+    CliError::Machine(format!(
+        "--dask: {python} -m {MODULE} ended without {missing} of {due} points; {} names a Python",
+        PYTHON.0
+    ))
 }
 
 fn not_started(python: &str, error: &std::io::Error) -> CliError {
