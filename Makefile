@@ -155,8 +155,8 @@ kafka: $(QUICK) target/kafka/ready
 		--record target/kafka/flink.json
 	python3 bench/kafka/record.py target/kafka $(KAFKA_RECORD) $(KAFKA_PAGE)
 
-## Figures 9 and 10 of ATP's paper with Kafka and Flink through a switch that drops; needs root, and the tables of KAFKA_DATA. A
-## quarter of an hour. Writes docs/kafka_figures.json, the tables of docs/kafka.md and experiments/atp/measured, over which
+## Figures 9 and 10 of ATP's paper with Kafka and Flink through a switch that drops; needs root, and the tables of KAFKA_DATA. Half
+## an hour. Writes docs/kafka_figures.json, the tables of docs/kafka.md and experiments/atp/measured, over which
 ## `pliant reproduce atp fig09` and `fig10` are.
 kafka-figures: $(QUICK) target/kafka/ready
 	target/kafka/venv/bin/python bench/kafka/figures.py $(QUICK) target/kafka --data $(KAFKA_DATA) --record docs/kafka_figures.json
