@@ -47,7 +47,8 @@ PARTS = [0.9, 0.75, 0.5, 0.25]
 FIGURES = {"internet_udp.csv": "fig09", "taxis.csv": "fig10"}
 # Of each table the columns whose means the paper takes, or those nearest to them.
 COLUMNS = {"internet_udp.csv": {"length": "6"}, "taxis.csv": {"distance": "3", "total": "7"}}
-# The exit's port and the doors'. The switch's hash puts three of the four on its first link; or two. A check holds it to that.
+# Ports of the exit's daemon and of the doors'. By its hash the switch puts three of the four doors on its first link, or two. Each run
+# checks that.
 THREE_AND_ONE, TWO_AND_TWO = (7411, 7421, 7422, 7423, 7424), (7411, 7421, 7422, 7423, 7425)
 
 
@@ -60,7 +61,7 @@ class Way(NamedTuple):
     # How the switch chooses a link.
     routing: str = "ecmp"
     ports: tuple = THREE_AND_ONE
-    # Of the packets to the consumers, those on the first link.
+    # The part of the packets to the consumers that takes the first link.
     first: float = 0.75
 
 
@@ -171,8 +172,8 @@ def produce(direct, name, rows, batch):
 
 
 def consume(bootstraps, topics, ends, table, fetch):
-    """Reads each topic by a consumer and a door of its own, all at once. The last record of a batch is never left out: each has its last.
-    How long each took, and what it got: offsets, which have to come in order with the table's rows."""
+    """Reads each topic by a consumer and a door of its own, all at once. The last record of a batch is never left out: each has
+    its last. How long each took, and what it got: offsets, which have to come in order with the table's rows."""
     rows = rows_of(table)
     ready, seconds, got, wrong = threading.Barrier(len(topics)), {}, {topic: [] for topic in topics}, []
 
@@ -327,10 +328,9 @@ class Bench:
         def run():
             door = self.door(transport, part)
             try:
-                doors = json.dumps([f"127.0.0.1:{port}" for port in door.ports])
                 told = subprocess.run(
-                    [*self.network.near, sys.executable, __file__, "--consume", doors, str(self.table), json.dumps(self.ends),
-                     str(fetch)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
+                    [*self.network.near, sys.executable, __file__, "--consume", json.dumps(door.bootstraps), str(self.table),
+                     json.dumps(self.ends), str(fetch)], check=True, capture_output=True, text=True, timeout=4 * PATIENCE)
                 found = json.loads(told.stdout)
                 ledgers = {topic: door.ledger(topic) for topic in self.topics if part < 1}
                 carried = door.ask("status")["kafka_responses_in_messages"]
@@ -386,8 +386,7 @@ class Bench:
             door = self.door(transport, part)
             # What daemons say to each other before: tens of kilobytes more are records.
             before, begun = sent_bytes(), None
-            doors = ";".join(f"127.0.0.1:{port}" for port in door.ports)
-            job = Job(self.folder, doors, ",".join(self.topics), "bounded", checkpoints, "-", 0,
+            job = Job(self.folder, ";".join(door.bootstraps), ",".join(self.topics), "bounded", checkpoints, "-", 0,
                       self.columns.values(), self.network.near, CONSUMERS)
             try:
                 deadline = time.monotonic() + 4 * PATIENCE

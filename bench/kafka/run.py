@@ -155,7 +155,7 @@ class Door:
 
     def __init__(self, pliant, folder, bootstrap, of_door="", of_exit="", of_class="", hosts=None, sockets=None):
         """`hosts` are for two hosts: the near one's address, that of the far one, and what runs a command on the near one.
-        `sockets` are the far daemon's port, and one for each near daemon: several, each with a door."""
+        `sockets` are the port of the far daemon's socket, and that of each near one: there may be several, each with a door."""
         self.pliant = pliant
         self.home = home = folder / "daemons"
         shutil.rmtree(home, ignore_errors=True)
@@ -165,6 +165,7 @@ class Door:
         self.nears = ["near", *(f"near{number}" for number in range(2, len(nears) + 1))]
         self.ports = free_ports(len(nears))
         self.port = self.ports[0]
+        self.bootstraps = [f"127.0.0.1:{port}" for port in self.ports]
         near_host, far_host, self.on_near = hosts or ("127.0.0.1", "127.0.0.1", [])
         transport = f"[classes.bulk]\ntransport = \"dctcp\"\n{of_class}"
         (home / "far.toml").write_text(

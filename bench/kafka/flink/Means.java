@@ -18,9 +18,9 @@ import org.apache.flink.util.Collector;
  * asked for the sum and the sum of squares. A line for each record says what they came to with it.
  *
  * <p>Usage: Means BOOTSTRAP[;BOOTSTRAP...] TOPIC[,TOPIC...] bounded|streaming CHECKPOINTS CHECKPOINT DELAY COLUMN...
- * Of several BOOTSTRAPs each is for one TOPIC, which a source of its own reads. CHECKPOINT is where it goes on, or `-`. DELAY is how many microseconds each record takes. A COLUMN is the number of a field of comma-separated
- * values, `4`; or a condition about one, which counts as 1 or 0: `9=cash`, `6>1000`. The property `parallelism` is how many
- * subtasks read.
+ * Of several BOOTSTRAPs each is for one TOPIC, which a source of its own reads. CHECKPOINT is where it goes on, or `-`. DELAY is
+ * how many microseconds each record takes. A COLUMN is the number of a field of comma-separated values, `4`; or a condition about
+ * one, which counts as 1 or 0: `9=cash`, `6>1000`. The property `parallelism` is how many subtasks read by one BOOTSTRAP.
  */
 public class Means {
     public static void main(String[] arguments) throws Exception {

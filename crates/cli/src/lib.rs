@@ -36,6 +36,7 @@ mod counted;
 mod daemon;
 mod doctor;
 mod error;
+mod estimates;
 mod exit_status;
 mod experiments;
 mod export;
@@ -306,12 +307,10 @@ mod tests {
     /// Every flag is in a document.
     #[test]
     fn flags_are_documented() {
-        let (mut names, mut text) = (std::collections::BTreeSet::new(), String::new());
+        let mut names = std::collections::BTreeSet::new();
         flags(&Cli::command(), &mut names);
         assert!(names.len() > 80, "{} flags", names.len());
-        for (_, of_one) in documents() {
-            text += &of_one;
-        }
+        let text: String = documents().into_iter().map(|(_, text)| text).collect();
         let words: std::collections::HashSet<&str> =
             text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').collect();
         let missing: Vec<_> = names.iter().filter(|name| !words.contains(name.as_str())).collect();

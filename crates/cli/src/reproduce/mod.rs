@@ -12,9 +12,11 @@ use std::sync::{Arc, OnceLock};
 use clap::Args;
 use pliant_sim::experiment::{Cache, Experiment, FigureOutcome, Job, Library, Size};
 use pliant_sim::output::{check_folder, write_reproduction};
+use pliant_sim::scenario::Estimate;
 use rayon::prelude::*;
 
 use crate::error::CliError;
+use crate::estimates::{cpu_s_of_all, sample};
 use crate::exit_status::ExitStatus;
 use crate::progress::RunProgress;
 use crate::run::OutputArguments;
@@ -254,18 +256,18 @@ fn add_costs(
     Ok(())
 }
 
-/// Runs of a figure whose cost is estimated; the others are taken to be like these.
+/// Most runs of a figure whose cost is estimated.
 const ESTIMATED_RUNS: usize = 16;
 
 fn cost(experiment: &Experiment) -> Result<String, CliError> {
-    let jobs = experiment.jobs();
+    let jobs: Vec<Arc<Job>> = experiment.jobs().into_iter().collect();
     if jobs.is_empty() {
         return Ok("computed, no runs".to_owned());
     }
-    let sampled: Vec<_> = jobs.iter().step_by(jobs.len().div_ceil(ESTIMATED_RUNS)).collect();
-    let estimated = |job: &&Arc<Job>| Ok(job.resolve()?.estimate().cpu_s());
-    let sum = sampled.par_iter().map(estimated).sum::<Result<f64, CliError>>()?;
-    let seconds = sum / sampled.len() as f64 * jobs.len() as f64;
+    let sampled: Vec<&Arc<Job>> = sample(&jobs, ESTIMATED_RUNS).collect();
+    let estimates: Vec<Estimate> =
+        sampled.into_par_iter().map(|job| Ok(job.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
+    let seconds = cpu_s_of_all(&estimates, jobs.len());
     Ok(format!("{} runs, about {seconds:.0} s of processor time", jobs.len()))
 }
 

@@ -79,12 +79,16 @@ pub(super) fn run(cluster: &Cluster<'_>, due: &[&Point], interrupt: &AtomicBool)
     if interrupt.load(Ordering::Relaxed) {
         return Ok(());
     }
-    if status.success() {
-        // What was started under this name may be something else.
-        let missing = due.iter().filter(|point| !point.is_finished()).count();
-        return if missing == 0 { Ok(()) } else { Err(unfinished(&python, missing, due.len())) };
-    }
     match (status.code(), why.trim()) {
+        // What was started under this name may be something else.
+        (Some(0), _) => match due.iter().filter(|point| !point.is_finished()).count() {
+            0 => Ok(()),
+            missing => Err(CliError::Machine(format!(
+                "--dask: {python} -m {MODULE} ended without {missing} of {} points; {} names a Python",
+                due.len(),
+                PYTHON.0
+            ))),
+        },
         (Some(1), why) if !why.is_empty() => Err(CliError::Machine(format!("--dask: {why}"))),
         (Some(2), why) if !why.is_empty() => Err(CliError::User(format!("--dask: {why}"))),
         _ => Err(CliError::Machine(format!("--dask: {python} -m {MODULE} ended with {status}"))),
@@ -105,13 +109,6 @@ fn check_package(python: &str) -> Result<(), CliError> {
          sources, or another Python by {}",
         PYTHON.0
     )))
-}
-
-fn unfinished(python: &str, missing: usize, due: usize) -> CliError {
-    CliError::Machine(format!(
-        "--dask: {python} -m {MODULE} ended without {missing} of {due} points; {} names a Python",
-        PYTHON.0
-    ))
 }
 
 fn not_started(python: &str, error: &std::io::Error) -> CliError {

@@ -13,6 +13,7 @@ use pliant_sim::text_file;
 use rayon::prelude::*;
 
 use crate::error::CliError;
+use crate::estimates::{cpu_s_of_all, sample};
 use crate::grid::{self, Choice};
 use crate::memory::refuse_too_little;
 
@@ -26,7 +27,7 @@ const POINTS: &str = "points";
 const MAX_SEED: u64 = i64::MAX as u64;
 /// Most points of a sweep.
 const MAX_POINTS: u64 = 20_000;
-/// Points whose cost is estimated; the others are taken to be like these.
+/// Most points whose cost is estimated.
 const ESTIMATED_POINTS: usize = 8;
 /// A sweep beyond this needs `--allow-large`, in hours of one processor.
 const LARGE_CPU_HOURS: f64 = 24.0 * 7.0;
@@ -269,15 +270,13 @@ pub(super) fn warn(due: &[&Point]) {
 
 /// Refuses what would not fit in memory, and what takes very long unless that is `allowed`.
 pub(super) fn refuse_too_large(due: &[&Point], jobs: Option<usize>, allowed: bool) -> Result<(), CliError> {
-    let step = due.len().div_ceil(ESTIMATED_POINTS).max(1);
     let estimates: Vec<Estimate> =
-        due.iter().step_by(step).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
+        sample(due, ESTIMATED_POINTS).map(|point| Ok(point.resolve()?.estimate())).collect::<Result<_, CliError>>()?;
     let largest = due.iter().max_by_key(|point| point.network_bytes);
     let largest = largest.map_or(Ok(Estimate::default()), |point| Ok::<_, CliError>(point.resolve()?.estimate()))?;
     let memory = estimates.iter().chain([&largest]).map(|estimate| estimate.memory_bytes).max().unwrap_or(0);
     refuse_too_little(memory, jobs, due.len())?;
-    let sampled: f64 = estimates.iter().map(Estimate::cpu_s).sum();
-    let hours = sampled / estimates.len().max(1) as f64 * due.len() as f64 / 3600.0;
+    let hours = cpu_s_of_all(&estimates, due.len()) / 3600.0;
     if hours > LARGE_CPU_HOURS && !allowed {
         return Err(CliError::User(format!(
             "{} points would take about {hours:.0} hours of processor time: shorten `duration`, use --shard, or insist \

@@ -96,7 +96,7 @@ fn wan_profile_does_no_harm_to_cubic() {
     let beside_cubic = format!("{network}{}{}", cubic("other", 0), cubic("cubic", 1));
     let mut harmed = Vec::new();
     for (one_way, seconds) in [("1ms", 30.0), ("10ms", 30.0), ("50ms", 60.0)] {
-        for queue in [20, 100, 400] {
+        for queue in [20, 40, 100, 400] {
             let (delay, limit) = (format!("bottleneck_link.delay={one_way}"), format!("queues.limit={queue} packets"));
             let place = [&delay[..], &limit, "host_jitter=120us"];
             let [with_atp, with_cubic] = [&beside_atp, &beside_cubic].map(|text| goodputs(text, &place, seconds));

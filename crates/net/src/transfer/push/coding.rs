@@ -480,7 +480,7 @@ mod tests {
     /// least are forgotten, and the others come to an end.
     #[test]
     fn a_dispute_among_many_sources_ends() {
-        let (symbol, needed, sources) = (8u16, 30u32, 20u16);
+        let (symbol, needed, sources) = (8u16, 70u32, 20u16);
         let content: Vec<u8> = (0..needed * u32::from(symbol)).map(|byte| (byte * byte % 251) as u8).collect();
         let encoder = Encoder::new(symbol, &content);
         let mut dispute = Block::new(symbol, needed, Vec::new()).dispute();
