@@ -11,7 +11,8 @@ were written before the first run; and the tables of PAGE.
 
     broker, exit -- 50 Mbit/s --> switch == two links of 22.5 Mbit/s, ATP's queues ==> four doors, a consumer behind each
 
-The paper's rates by twenty: a line of 1 Gbit/s comes to two switches of 0.45 Gbit/s. Packets of ATP are spread over both in turn, as
+The paper's rates by twenty: a line of 1 Gbit/s comes to two switches of 0.45 Gbit/s. With Flink they are by forty, as at twice of that
+it, the broker and five daemons leave next to nothing of two processors. Packets of ATP are spread over both in turn, as
 in the paper. A hash of addresses and ports puts each door's packets of DCTCP and DCTCP-SD on one of them. Of four flows it puts two on
 each in 6 of 16 draws, and three or all on one in the rest. Here ports are chosen so that it is three and one; and two and two, for
 comparison.
@@ -38,7 +39,7 @@ from flink import Job, estimates, value
 from record import fill, lines
 from run import PATIENCE, Cluster, Door
 
-LINE, LINK, DELAY = "50Mbit/s", "22.5Mbit/s", "100us"
+DELAY = "100us"
 CONSUMERS = 4
 # Bytes of values that each consumer reads: whole copies of its table.
 BYTES = 5_000_000
@@ -52,11 +53,21 @@ COLUMNS = {"internet_udp.csv": {"length": "6"}, "taxis.csv": {"distance": "3", "
 THREE_AND_ONE, TWO_AND_TWO = (7411, 7421, 7422, 7423, 7424), (7411, 7421, 7422, 7423, 7425)
 
 
+class Rates(NamedTuple):
+    """Of the line to the switch and of each link behind it."""
+
+    line: str
+    link: str
+
+
+RATES = {"clients": Rates("50Mbit/s", "22.5Mbit/s"), "flink": Rates("25Mbit/s", "11.25Mbit/s")}
+
+
 class Way(NamedTuple):
     """How records travel."""
 
     carry: str | None
-    # What else is of their class. Class 1 is the first of ATP's queues, class 0 the one for all else.
+    # What else is of their class, with the line's rate for `{line}`. Class 1 is the first of ATP's queues, class 0 the one for all else.
     of_class: str = ""
     # How the switch chooses a link.
     routing: str = "ecmp"
@@ -67,7 +78,7 @@ class Way(NamedTuple):
 
 SPREAD = {"routing": "spray-round-robin", "first": 0.5}
 EVEN = {"ports": TWO_AND_TWO, "first": 0.5}
-AT_LINE_RATE = f'message_class = 1\nmessage_line_rate = "{LINE}"\n'
+AT_LINE_RATE = 'message_class = 1\nmessage_line_rate = "{line}"\n'
 # ATP is the paper's; the one for shared paths is what a class has without `message_line_rate`; the hashed one is not spread.
 TRANSPORTS = {
     "DCTCP": Way(None),
@@ -114,12 +125,12 @@ class Network:
     def run(command):
         subprocess.run(command, check=True)
 
-    def start(self, routing):
+    def start(self, routing, rates):
         """The switch, until `stop`."""
         (self.folder / "switch.toml").write_text(
-            f'rate = "{LINE}"\ndelay = "{DELAY}"\nqueues = {{ plan = "atp" }}\nrouting = "{routing}"\n'
+            f'rate = "{rates.line}"\ndelay = "{DELAY}"\nqueues = {{ plan = "atp" }}\nrouting = "{routing}"\n'
             f'[[port]]\ninterface = "p1"\naddresses = ["{BROKER}"]\n'
-            f'[[port]]\ninterface = "p2"\naddresses = ["{NEAR}"]\nlinks = 2\nrate = "{LINK}"\n')
+            f'[[port]]\ninterface = "p2"\naddresses = ["{NEAR}"]\nlinks = 2\nrate = "{rates.link}"\n')
         self.process = subprocess.Popen(
             [*self.switch, self.pliant, "switch", str(self.folder / "switch.toml")], stdout=subprocess.PIPE, text=True)
 
@@ -249,7 +260,7 @@ def udp_send(packets):
     sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, UDP_DSCP << 2)
     sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
     sender.connect((NEAR, UDP_PORT))
-    bytes_per_second = float(LINE.removesuffix("Mbit/s")) * 1e6 / 8
+    bytes_per_second = float(RATES["clients"].line.removesuffix("Mbit/s")) * 1e6 / 8
     start, due = time.perf_counter(), 0.0
     for packet in packets:
         if (early := due - (time.perf_counter() - start)) > 0:
@@ -275,12 +286,12 @@ class Bench:
         self.columns = COLUMNS[name]
         self.values = {column: [value(row.decode(), at) for row in self.rows] for column, at in self.columns.items()}
 
-    def door(self, transport, part):
+    def door(self, transport, part, rates):
         way = TRANSPORTS[transport]
         rule = f'[kafka.topics."*"]\nmin_delivery = {part}\nwhen = "always"\ncarry = "{way.carry}"\n' if way.carry else ""
         (self.folder / "ledger").unlink(missing_ok=True)
         # The interfaces know no rate: the class has that of the line.
-        of_class = f'mtu = 1500\nmax_rate = "{LINE}"\n{way.of_class}'
+        of_class = f'mtu = 1500\nmax_rate = "{rates.line}"\n{way.of_class.format(line=rates.line)}'
         return Door(self.pliant, self.folder, self.direct, rule, f'kafka_ledger = "{self.folder / "ledger"}"\n', of_class,
                     (NEAR, BROKER, self.network.near), way.ports)
 
@@ -308,9 +319,9 @@ class Bench:
                        for column, each in errors.items()},
             "idle": round(idle, 2), "switch": counters}
 
-    def watched(self, way, run, name, note):
+    def watched(self, way, rates, run, name, note):
         """What a run gives, with how much of both processors was idle, and what the switch has counted."""
-        self.network.start(way.routing)
+        self.network.start(way.routing, rates)
         time.sleep(0.3)
         begun, idle = time.monotonic(), idle_seconds()
         try:
@@ -325,8 +336,10 @@ class Bench:
 
     def clients(self, transport, part, note, fetch=SIZES[0][1]):
         """librdkafka's consumers."""
+        rates = RATES["clients"]
+
         def run():
-            door = self.door(transport, part)
+            door = self.door(transport, part, rates)
             try:
                 told = subprocess.run(
                     [*self.network.near, sys.executable, __file__, "--consume", json.dumps(door.bootstraps), str(self.table),
@@ -339,7 +352,7 @@ class Bench:
             return found, ledgers, carried
 
         name = f"{self.topics[0]}, clients, {transport}, {part}"
-        (found, ledgers, carried), idle, counters = self.watched(TRANSPORTS[transport], run, name, note)
+        (found, ledgers, carried), idle, counters = self.watched(TRANSPORTS[transport], rates, run, name, note)
         got = found["got"]
         note(f"{name}: rows as they were produced, in order, to the end", not found["wrong"])
         for topic, ledger in ledgers.items():
@@ -374,16 +387,16 @@ class Bench:
                 receiver.kill()
             return json.loads(told), seconds
 
-        (found, seconds), idle, counters = self.watched(UDP_WAY, run, f"{self.name}, UDP", note)
+        (found, seconds), idle, counters = self.watched(UDP_WAY, RATES["clients"], run, f"{self.name}, UDP", note)
         note(f"{self.name}, UDP: rows as they were produced", not found["wrong"])
         return self.summary(found["got"], [seconds], idle, counters)
 
     def flink(self, transport, part, note):
         """A bounded job of four sources: from the first response on the wire to its last line."""
-        checkpoints = self.folder / "checkpoints"
+        rates, checkpoints = RATES["flink"], self.folder / "checkpoints"
 
         def run():
-            door = self.door(transport, part)
+            door = self.door(transport, part, rates)
             # What daemons say to each other before: tens of kilobytes more are records.
             before, begun = sent_bytes(), None
             job = Job(self.folder, ";".join(door.bootstraps), ",".join(self.topics), "bounded", checkpoints, "-", 0,
@@ -403,7 +416,7 @@ class Bench:
                 door.end()
 
         name = f"{self.name}, Flink, {transport}, {part}"
-        (sums, seconds, ended, ledgers), idle, counters = self.watched(TRANSPORTS[transport], run, name, note)
+        (sums, seconds, ended, ledgers), idle, counters = self.watched(TRANSPORTS[transport], rates, run, name, note)
         lost = sum(ledger[0]["lost"] for ledger in ledgers.values())
         fetched = sum(self.ends.values())
         note(f"{name}: ends, with every record that the ledger does not name", ended and sums[0] == fetched - lost)
