@@ -110,7 +110,7 @@ fn without_a_paper_there_is_a_list() {
     let output = pliant_in(folder.path(), &["reproduce", "all", "fig1"]);
     assert!(output.status.code() == Some(2) && stderr(&output).contains("all figures of all papers"));
     assert_eq!(entries(folder.path()), ["experiments"], "nothing ran");
-    assert!(succeed(folder.path(), &["reproduce", "all", "--check"]).contains("mine fig1: well formed"));
+    assert!(succeed(folder.path(), &["reproduce", "mine", "--check"]).contains("mine fig1: well formed"));
 }
 
 /// A reader that has gone ends it: nobody would see what it prints.
@@ -308,7 +308,7 @@ fn broken_files_are_refused_by_line_and_key() {
 #[test]
 fn every_experiment_is_well_formed() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = pliant_in(&repository, &["reproduce", "--check"]);
+    let output = pliant_in(&repository, &["reproduce", "all", "--check"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let checked = String::from_utf8(output.stdout.clone()).unwrap();
     let left_out = stderr(&output).lines().filter(|line| line.starts_with("left out: ")).count();

@@ -7,6 +7,7 @@ use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, 
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::files::read_text;
+use crate::reproduce::load_all;
 
 /// The records in a file.
 pub(super) fn read(path: &Path) -> Result<Records, CliError> {
@@ -15,15 +16,15 @@ pub(super) fn read(path: &Path) -> Result<Records, CliError> {
 
 /// What was recorded, as its files have it now; not what needs data that is missing here.
 pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Result<Vec<Experiment>, CliError> {
-    let mut experiments = Vec::new();
-    for (paper, figure) in library.choose(None, None).map_err(CliError::User)? {
-        for size in [Size::Quick, Size::Full] {
-            if recorded.has(&paper, &figure, size) && library.missing_data(&paper, &figure)?.is_none() {
-                experiments.push(Experiment::load(library, &paper, &figure, size)?);
-            }
+    let chosen = library.choose(None, None).map_err(CliError::User)?;
+    let mut found = Vec::new();
+    for (paper, figure) in &chosen {
+        if library.missing_data(paper, figure)?.is_none() {
+            let sizes = [Size::Quick, Size::Full].into_iter().filter(|&size| recorded.has(paper, figure, size));
+            found.extend(sizes.map(|size| (&**paper, &**figure, size)));
         }
     }
-    Ok(experiments)
+    load_all(library, found.into_iter())
 }
 
 /// An error if anything was recorded of other claims than the files make.

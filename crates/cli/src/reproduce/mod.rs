@@ -114,6 +114,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     }
     arguments.output.check()?;
     let chosen = library.choose(paper, figure).map_err(CliError::User)?;
+    if arguments.check {
+        return check(&library, &chosen, arguments.ci);
+    }
     // Every file is checked before the first run.
     let mut experiments = load(&library, &chosen, size)?;
     if arguments.ci {
@@ -123,9 +126,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     if arguments.audit {
         let held = experiments.into_iter().filter(Experiment::is_audited);
         experiments = held.map(Experiment::for_audit).collect::<Result<_, _>>()?;
-    }
-    if arguments.check {
-        return check(&library, &experiments);
     }
     let recorded = arguments.ci.then(|| ci::read(&arguments.recorded)).transpose()?;
     if let Some(recorded) = &recorded {
@@ -220,14 +220,29 @@ pub fn verdicts_text(outcomes: &[FigureOutcome]) -> String {
 
 /// The chosen experiments whose data are there; stderr says which are left out.
 fn load(library: &Library, chosen: &[(String, String)], size: Size) -> Result<Vec<Experiment>, CliError> {
-    let mut experiments = Vec::new();
-    for (paper, figure) in chosen {
-        match library.missing_data(paper, figure)? {
+    load_all(library, with_data(library, chosen)?.into_iter().map(|(paper, figure)| (&**paper, &**figure, size)))
+}
+
+/// Experiments at a size each; the first of several errors.
+fn load_all<'a>(
+    library: &Library,
+    chosen: impl Iterator<Item = (&'a str, &'a str, Size)>,
+) -> Result<Vec<Experiment>, CliError> {
+    let load = |(paper, figure, size)| Experiment::load(library, paper, figure, size);
+    let loaded: Vec<Result<_, _>> = chosen.collect::<Vec<_>>().into_par_iter().map(load).collect();
+    Ok(loaded.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Those of the chosen whose data are there; stderr says which are left out.
+fn with_data<'a>(library: &Library, chosen: &'a [(String, String)]) -> Result<Vec<&'a (String, String)>, CliError> {
+    let mut found = Vec::new();
+    for each in chosen {
+        match library.missing_data(&each.0, &each.1)? {
             Some(why) => say!("left out: {why}"),
-            None => experiments.push(Experiment::load(library, paper, figure, size)?),
+            None => found.push(each),
         }
     }
-    Ok(experiments)
+    Ok(found)
 }
 
 fn open_cache(folder: &Path) -> Result<Cache, CliError> {
@@ -272,12 +287,17 @@ fn cost(experiment: &Experiment) -> Result<String, CliError> {
 }
 
 /// Every file at both sizes, and how many runs each takes.
-fn check(library: &Library, experiments: &[Experiment]) -> Result<ExitStatus, CliError> {
-    for experiment in experiments {
-        let (paper, figure) = (&experiment.paper, &experiment.figure);
-        let count = |size| Ok::<_, CliError>(Experiment::load(library, paper, figure, size)?.jobs().len());
-        let (quick, full) = (count(Size::Quick)?, count(Size::Full)?);
-        print(&format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n"))?;
-    }
-    Ok(ExitStatus::Done)
+fn check(library: &Library, chosen: &[(String, String)], ci: bool) -> Result<ExitStatus, CliError> {
+    let line = |(paper, figure): &(String, String)| {
+        let quick = Experiment::load(library, paper, figure, Size::Quick)?;
+        if ci && !quick.is_in_ci() {
+            return Ok(None);
+        }
+        let full = Experiment::load(library, paper, figure, Size::Full)?.jobs().len();
+        let quick = quick.jobs().len();
+        Ok::<_, CliError>(Some(format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n")))
+    };
+    let lines: Vec<Result<_, _>> = with_data(library, chosen)?.into_par_iter().map(line).collect();
+    let lines: Vec<Option<String>> = lines.into_iter().collect::<Result<_, _>>()?;
+    print(&lines.into_iter().flatten().collect::<String>()).map(|()| ExitStatus::Done)
 }
