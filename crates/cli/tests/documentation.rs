@@ -221,10 +221,11 @@ fn the_readme_counts_claims_as_the_records_do() {
     let all = records.lines().find(|line| line.starts_with("| all | ")).unwrap();
     let classes: Vec<&str> = all.trim_matches([' ', '|']).split(" | ").skip(1).collect();
     let [unstated, simulator, inconsistent, own, ours, unexplained] = classes[..] else { panic!("{all}") };
+    let are = if ours == "1" { "is" } else { "are" };
     let classed = format!(
         "Of those that differ, {unstated} depend on a parameter that the paper does not give, in {simulator} the paper's \
          simulator does not do what its text says, {inconsistent} contradict the paper's own numbers or a bound that nothing \
-         can pass, {own} are expectations of our own that no paper states, and {ours} are ours"
+         can pass, {own} are expectations of our own that no paper states, and {ours} {are} ours"
     );
     let one_line = readme.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(one_line.contains(&classed), "the README says: {classed}");
