@@ -3,7 +3,8 @@
 //! Loss detection, retransmission and the ECN echo belong to the transport ([`crate::transport::tcp`]). A controller
 //! learns of acknowledgements and congestion, and says how many bytes may be in flight. Each controller has a file. A
 //! new one needs its file, a line here, and an entry in the list of algorithms.rs, which generates [`AnyController`] and
-//! [`Algorithm`]. A controller of another crate needs neither: [`AnyController::foreign`] takes it.
+//! [`Algorithm`]. Scenarios know it once it is a member of the TCP family (`MEMBERS` in pliant-sim's families/tcp.rs). A
+//! controller of another crate needs none of these: [`AnyController::foreign`] takes it.
 
 mod algorithms;
 pub mod bounded;

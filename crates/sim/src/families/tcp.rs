@@ -461,3 +461,17 @@ impl Endpoints for TcpEndpoints<'_> {
         (sender, TcpReceiver::new(Arc::clone(config))).into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenarios can name every built-in controller.
+    #[test]
+    fn every_controller_is_a_member() {
+        for algorithm in Algorithm::ALL {
+            let is_member = MEMBERS.iter().any(|member| member.name == algorithm.name());
+            assert!(is_member, "`MEMBERS` in crates/sim/src/families/tcp.rs lacks `{algorithm}`");
+        }
+    }
+}
