@@ -408,10 +408,10 @@ fn names<T>(refused: Result<T, toml::de::Error>) -> Vec<String> {
     names
 }
 
-/// The reference of scenario files names every key in its section, every kind and every value.
 /// Keys of elements of `ports`, which choose ports.
 const PORT_CHOICE: [&str; 3] = ["rate", "tier", "direction"];
 
+/// The reference of scenario files names every key in its section, every kind and every value.
 #[test]
 fn every_key_is_documented() {
     use crate::topology::{LinkSpec, TopologySpec};
@@ -461,10 +461,11 @@ fn every_key_is_documented() {
         let after = REFERENCE
             .split("\n#")
             .find(|part| part.trim_start_matches('#').lines().next() == Some(&format!(" {heading}")));
-        let section = after.unwrap_or_else(|| panic!("no section {heading}"));
+        let section = after.unwrap_or_else(|| panic!("docs/scenario.md has no section {heading}"));
         for name in names {
             let written = [format!("`{name}`"), format!("`\"{name}\"`"), format!("{name} = ")];
-            assert!(written.iter().any(|text| section.contains(text)), "`{name}` is not in the section {heading}");
+            let is_written = written.iter().any(|text| section.contains(text));
+            assert!(is_written, "docs/scenario.md lacks `{name}` in the section {heading}");
         }
     }
 }
