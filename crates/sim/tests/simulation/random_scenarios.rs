@@ -45,7 +45,7 @@ fn needs(transport: TransportName) -> Option<Needs> {
         "tcp-lp" | "ledbat" | "ledbat++" | "dccp" | "near-opt" => of(ANY_PLAN, 1, false, &[""]),
         "bounded" => of(ANY_PLAN, 1, false, &["", "contract = { min_share = SHARE }"]),
         "bounded-two-class" => of(&["strict", "dwrr-9-1"], 1, false, &["", "contract = { min_share = SHARE }"]),
-        name => panic!("say what {name} needs"),
+        name => panic!("say here what a random scenario of {name} needs"),
     })
 }
 
