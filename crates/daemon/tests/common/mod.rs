@@ -169,7 +169,7 @@ impl Pair {
         write(self.folder.path(), "far", text);
     }
 
-    /// Another daemon like the near one.
+    /// Another daemon like the near one. The text follows the table `peers`, so it begins with a table of its own.
     pub async fn another(&self, text: &str) -> Daemon {
         let peers = format!("[peers]\nhostb = \"{}\"\n", self.far.address());
         start(self.folder.path(), "another", &format!("{peers}{text}")).await
