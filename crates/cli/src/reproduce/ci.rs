@@ -4,10 +4,10 @@ use std::path::Path;
 
 use pliant_sim::experiment::{Experiment, FigureOutcome, Library, Records, Size, Verdict};
 
+use super::load;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::files::read_text;
-use crate::reproduce::load_all;
 
 /// The records in a file.
 pub(super) fn read(path: &Path) -> Result<Records, CliError> {
@@ -24,7 +24,7 @@ pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Res
             found.extend(sizes.map(|size| (&**paper, &**figure, size)));
         }
     }
-    load_all(library, found.into_iter())
+    load::all(library, found.into_iter())
 }
 
 /// An error if anything was recorded of other claims than the files make.

@@ -2,6 +2,7 @@
 
 mod ci;
 mod document;
+mod load;
 mod runs;
 mod table;
 
@@ -118,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitStatus, CliError> {
         return check(&library, &chosen, arguments.ci);
     }
     // Every file is checked before the first run.
-    let mut experiments = load(&library, &chosen, size)?;
+    let mut experiments = load::chosen(&library, &chosen, size)?;
     if arguments.ci {
         let held = experiments.into_iter().filter(Experiment::is_in_ci);
         experiments = held.map(Experiment::for_ci).collect::<Result<_, _>>()?;
@@ -201,7 +202,7 @@ impl ReproduceRequest<'_> {
     pub fn run(&self, interrupt: &AtomicBool, display: &OnceLock<RunProgress>) -> Result<Vec<FigureOutcome>, CliError> {
         let library = experiments::library()?;
         let chosen = library.choose(Some(self.paper), self.figure).map_err(CliError::User)?;
-        let experiments = load(&library, &chosen, self.size)?;
+        let experiments = load::chosen(&library, &chosen, self.size)?;
         let cache = open_cache(self.cache)?;
         let finished = runs::run_all(&experiments, &cache, self.jobs, interrupt, display, true)?;
         evaluate(&experiments, &cache, finished)
@@ -216,33 +217,6 @@ pub fn verdicts_json(outcomes: &[FigureOutcome]) -> String {
 /// The verdicts of figures as text.
 pub fn verdicts_text(outcomes: &[FigureOutcome]) -> String {
     table::text(outcomes)
-}
-
-/// The chosen experiments whose data are there; stderr says which are left out.
-fn load(library: &Library, chosen: &[(String, String)], size: Size) -> Result<Vec<Experiment>, CliError> {
-    load_all(library, with_data(library, chosen)?.into_iter().map(|(paper, figure)| (&**paper, &**figure, size)))
-}
-
-/// Experiments at a size each; the first of several errors.
-fn load_all<'a>(
-    library: &Library,
-    chosen: impl Iterator<Item = (&'a str, &'a str, Size)>,
-) -> Result<Vec<Experiment>, CliError> {
-    let load = |(paper, figure, size)| Experiment::load(library, paper, figure, size);
-    let loaded: Vec<Result<_, _>> = chosen.collect::<Vec<_>>().into_par_iter().map(load).collect();
-    Ok(loaded.into_iter().collect::<Result<_, _>>()?)
-}
-
-/// Those of the chosen whose data are there; stderr says which are left out.
-fn with_data<'a>(library: &Library, chosen: &'a [(String, String)]) -> Result<Vec<&'a (String, String)>, CliError> {
-    let mut found = Vec::new();
-    for each in chosen {
-        match library.missing_data(&each.0, &each.1)? {
-            Some(why) => say!("left out: {why}"),
-            None => found.push(each),
-        }
-    }
-    Ok(found)
 }
 
 fn open_cache(folder: &Path) -> Result<Cache, CliError> {
@@ -297,7 +271,7 @@ fn check(library: &Library, chosen: &[(String, String)], ci: bool) -> Result<Exi
         let quick = quick.jobs().len();
         Ok::<_, CliError>(Some(format!("{paper} {figure}: well formed, {quick} runs quick, {full} full\n")))
     };
-    let lines: Vec<Result<_, _>> = with_data(library, chosen)?.into_par_iter().map(line).collect();
+    let lines: Vec<Result<_, _>> = load::with_data(library, chosen)?.into_par_iter().map(line).collect();
     let lines: Vec<Option<String>> = lines.into_iter().collect::<Result<_, _>>()?;
     print(&lines.into_iter().flatten().collect::<String>()).map(|()| ExitStatus::Done)
 }
