@@ -64,7 +64,8 @@ impl RunProgress {
         let on_terminal = std::io::stderr().is_terminal() && !quiet;
         let target = if on_terminal { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(all_parts), target);
-        let style = ProgressStyle::with_template("{bar:30} {percent}%  {msg}  {elapsed} elapsed, {eta} left");
+        // It fits 80 columns: a bar that wraps leaves torn rows when it is drawn again.
+        let style = ProgressStyle::with_template("{bar:20} {percent}%  {msg}  {eta} left");
         bar.set_style(style.expect("the template is fixed"));
         let now = Instant::now();
         Self {

@@ -102,7 +102,7 @@ fn show_bar(bar: &ProgressBar, progress: Progress) {
         && bar.length() != Some(total)
     {
         let style = ProgressStyle::with_template(
-            "{bar:30} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
+            "{bar:20} {percent}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left{msg}",
         );
         bar.set_style(style.expect("the template is fixed"));
         bar.set_length(total);
