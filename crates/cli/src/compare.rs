@@ -311,7 +311,7 @@ fn repeat(
             repeated.add(seed, &SeedRuns::new(labels, statistics));
         }
         if interrupt.load(Ordering::Relaxed) {
-            say!("interrupted: {} seeds went to their end, the others are left out", repeated.seeds().len());
+            say!("interrupted: seeds that went to their end: {}; the others are left out", repeated.seeds().len());
             break;
         }
     }
