@@ -157,8 +157,11 @@ fn list(objects: &Objects) -> Response<FileBody> {
 fn page(links: impl Iterator<Item = (String, String)>) -> Response<FileBody> {
     let escape = |name: &str| name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let link = |(address, text): (String, String)| format!("<a href=\"{address}\">{}</a>\n", escape(&text));
-    let page =
-        format!("<!DOCTYPE html>\n<title>objects</title>\n<pre>\n{}</pre>\n", links.map(link).collect::<String>());
+    let page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>objects</title>\n<pre>\n{}</pre>\n",
+        links.map(link).collect::<String>()
+    );
     let mut response = text(StatusCode::OK, page);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response
