@@ -10,18 +10,37 @@ const onDark = {
 };
 const themed = (text) => (dark.matches ? text.replace(/#[0-9a-f]{6}/g, (colour) => onDark[colour] ?? colour) : text);
 
-// Between two of 1, 2, 5, 10 a logarithmic axis would have no tick at all: there the library chooses them.
+// Between two of 1, 2, 5, 10 a logarithmic axis would have no tick at all: there the library chooses them. Elsewhere the
+// library would print 20 as 2, and 50 as 5: up to four powers of ten are printed whole.
 function ticks(axis, values) {
-  const shown = values.flat().filter((value) => value > 0);
-  if (axis?.type === "log" && Math.max(...shown) < 4 * Math.min(...shown)) delete axis.dtick;
+  if (axis?.type !== "log") return;
+  let [least, most] = [Infinity, 0];
+  for (const value of values.flat()) {
+    if (value > 0) [least, most] = [Math.min(least, value), Math.max(most, value)];
+  }
+  if (most < 4 * least) {
+    delete axis.dtick;
+  } else if (axis.dtick === "D2" && least >= 1e-3 && most < 1e5 && most < 1e4 * least) {
+    const powers = Array.from({ length: 11 }, (_, at) => at - 4);
+    axis.tickvals = powers.flatMap((power) => [1, 2, 5].map((digit) => Number(digit + "e" + power)));
+    axis.ticktext = axis.tickvals.map((value) => value.toLocaleString("en", { maximumSignificantDigits: 1 }));
+    delete axis.dtick;
+  }
+}
+
+// On a narrow screen every name of a legend has a row of its own: the plot keeps its height beside many.
+function room(data, layout, element) {
+  const named = layout.showlegend === false ? 0 : data.filter(({ showlegend }) => showlegend !== false).length;
+  if (element.clientWidth < 420 && named > 4) layout.height += 19 * (named - 4);
 }
 
 function draw() {
   JSON.parse(themed(source)).forEach(({ data, layout }, index) => {
-    if (data.every(({ x, y }) => Array.isArray(x) && Array.isArray(y) && x.length + y.length < 1000)) {
+    if (data.every(({ x, y }) => Array.isArray(x) && Array.isArray(y))) {
       ticks(layout.xaxis, data.map(({ x }) => x));
       ticks(layout.yaxis, data.map(({ y }) => y));
     }
+    room(data, layout, document.getElementById("figure-" + index));
     Plotly.react("figure-" + index, data, layout, options);
   });
   document.querySelectorAll(".swatch").forEach((swatch) => {
