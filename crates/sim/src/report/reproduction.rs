@@ -94,7 +94,7 @@ fn overview(outcomes: &[FigureOutcome]) -> String {
         )
     };
     format!(
-        "<section><div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th><th class=\"text\" scope=\"col\">\
+        "<section class=\"index\"><div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th><th class=\"text\" scope=\"col\">\
          shows</th><th class=\"text\" scope=\"col\">claims</th></tr></thead><tbody>{}</tbody></table></div><p class=\"note\">\
          <b>agrees</b>: within the claim's tolerance. <b>scaled</b>: within it, at a size smaller than the paper's. \
          <b>differs</b>: not within it. <b>check</b>: a claim of ours, for which the paper has no value.</p></section>\n",
