@@ -363,7 +363,9 @@ fn say_what_is_equal(ran: &[(String, RunResult, String)]) {
         Some((&first.0, label))
     });
     for (first, label) in twins {
-        say!("warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect here");
+        say!(
+            "warning: `{label}` has the same flows as `{first}` to the last: what differs has no effect under the first seed"
+        );
     }
 }
 
