@@ -165,7 +165,7 @@ pub fn render_sweep(sweep: &Sweep<'_>, library: &str) -> String {
 fn how_to_read(sweep: &Sweep<'_>) -> String {
     let mut text = match sweep.seeds {
         1 => "Every point is one run: without more seeds nothing says how far chance moves it.".to_owned(),
-        seeds => format!("Every point is a mean over {seeds} seeds. Bars are 95 % intervals."),
+        seeds => format!("Every point is a mean over {seeds} seeds. Bars are 95 % intervals, cut off below zero."),
     };
     let measures = || GOAL_MEASURES.iter().filter(|measure| DRAWN.contains(&measure.name));
     let groups = sweep.groups();
@@ -220,12 +220,16 @@ fn small(sweep: &Sweep<'_>, group: &str, name: &str) -> Option<Figure> {
     let data = lines.iter().take(MAX_LINES).enumerate().map(|(index, (label, points))| {
         let y: Vec<f64> = points.iter().map(|(_, mean, _)| short(factor * mean.mean)).collect();
         let half: Vec<f64> = points.iter().map(|(_, mean, _)| short(factor * mean.half_width.unwrap_or(0.0))).collect();
+        // No measure is negative: a bar that went below zero would squeeze all that is above it.
+        let below: Vec<f64> = half.iter().zip(&y).map(|(half, mean)| half.min(*mean)).collect();
         let symbols: Vec<&str> =
             points.iter().map(|&(_, _, bound)| if bound { "circle-open" } else { "circle" }).collect();
         json!({
             "type": "scatter", "mode": "lines+markers", "name": escape(label), "y": y,
             "x": points.iter().map(|&(place, ..)| x_of(place)).collect::<Vec<Value>>(),
-            "error_y": { "type": "data", "array": half, "thickness": 1.2, "width": 3 },
+            "error_y": {
+                "type": "data", "symmetric": false, "array": half, "arrayminus": below, "thickness": 1.2, "width": 3,
+            },
             "line": { "color": colour(index), "width": 2 },
             "marker": { "size": 6, "color": colour(index), "symbol": symbols },
         })
@@ -239,12 +243,11 @@ fn small(sweep: &Sweep<'_>, group: &str, name: &str) -> Option<Figure> {
     if let Some(numbers) = numbers.as_ref().filter(|numbers| (2..=MAX_TICKS).contains(&numbers.len())) {
         (x["tickvals"], x["ticktext"]) = (json!(numbers), json!(values));
     }
-    Some(Figure {
-        title: measure.title.to_owned(),
-        note: left_out.into(),
-        data: data.collect(),
-        layout: layout(&x, &y),
-    })
+    let mut layout = layout(&x, &y);
+    // A line that stands for nothing but the group has no name, and needs no legend.
+    layout["showlegend"] = json!(lines.iter().any(|(label, _)| !label.is_empty()));
+    let data = data.collect();
+    Some(Figure { title: measure.title.to_owned(), note: left_out.into(), data, layout })
 }
 
 /// A row for each choice and group with the means of all measures that some row has.
@@ -401,6 +404,16 @@ mod tests {
         assert_eq!(figure.data[0]["x"], json!([0.2, 0.4, 0.6]), "the loads stand across");
         assert_eq!(figure.data[0]["marker"]["symbol"][2], "circle-open");
         assert_eq!(figure.layout["yaxis"]["title"]["text"], "FCT p99 (ms)");
+        assert_eq!(figure.layout["showlegend"], true);
+        for row in 0..2 {
+            let (bar, y) = (&figure.data[row]["error_y"], &figure.data[row]["y"]);
+            for at in 0..3 {
+                let [half, below, mean] =
+                    [&bar["array"][at], &bar["arrayminus"][at], &y[at]].map(|value| value.as_f64().unwrap());
+                assert!(half > 0.0 || (row, at) == (1, 2), "an interval");
+                assert_eq!(below, half.min(mean), "a bar ends at zero");
+            }
+        }
         let page = render_sweep(&sweep, "plotly.js");
         for part in
             ["a &lt;sweep&gt;", "src=\"plotly.js\"", "point &lt;5&gt; has 1 of 2 seeds", "pliant sweep x", "11 of 12"]
@@ -413,6 +426,22 @@ mod tests {
         assert_eq!((json["rows"].as_array().unwrap().len(), &json["rows"][5]["seeds"]), (6, &json!([1])));
         assert_eq!(json["rows"][3]["choice"], json!({ "variant": "strict", "web.load": "0.2" }));
         assert_eq!(json["decision"]["chosen"], "point <0>");
+    }
+
+    #[test]
+    fn a_line_without_a_name_has_no_legend() {
+        let observed = &observed()[..3];
+        let sweep = Sweep {
+            title: "loads",
+            axes: &axes()[1..],
+            observed,
+            seeds: 2,
+            decision: None,
+            again: "pliant sweep x",
+            scenario_toml: "",
+        };
+        let figure = small(&sweep, "web", "fct_p99").unwrap();
+        assert_eq!((figure.data.len(), &figure.layout["showlegend"]), (1, &json!(false)));
     }
 
     #[test]
