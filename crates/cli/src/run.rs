@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     output: OutputArguments,
 }
 
-/// Most characters in a line of a table.
+/// Most characters in a line of a table; fewer on a terminal that is narrower.
 const TABLE_WIDTH: usize = 100;
 
 /// What the table on stdout shows.
@@ -54,6 +55,12 @@ pub(crate) struct TableArguments {
     /// Shows every column of the table, however wide it becomes
     #[arg(long, conflicts_with = "json")]
     all_columns: bool,
+}
+
+/// Columns of the terminal that stdout is; `None` if it is none, or does not say.
+fn terminal_width() -> Option<usize> {
+    let columns = || ratatui::crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));
+    std::io::stdout().is_terminal().then(columns).flatten().filter(|&columns| columns > 0)
 }
 
 impl TableArguments {
@@ -73,7 +80,7 @@ impl TableArguments {
     }
 
     fn width(&self) -> Option<usize> {
-        (!self.all_columns).then_some(TABLE_WIDTH)
+        (!self.all_columns).then(|| terminal_width().map_or(TABLE_WIDTH, |columns| columns.min(TABLE_WIDTH)))
     }
 
     fn with_notes(table: TextTable, variants: &[Variant<'_>]) -> String {
