@@ -603,27 +603,48 @@ def section(record):
     return "\n".join([*lines, "", "![Background rate and foreground latency](proof.svg)", "", MARKS[1]])
 
 
+def place(points):
+    """For each point, where its number stands beside it, in points of the page, so that no numbers or dots collide."""
+    directions = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)]
+    ways = [(11 * step * x, 9 * step * y) for step in (1, 2, 3) for x, y in directions]
+    taken, offsets = list(points), []
+    for x, y in points:
+        others = [point for point in taken if point != (x, y)]
+        free = [way for way in ways if all(abs(x + way[0] - a) > 10 or abs(y + way[1] - b) > 7 for a, b in others)]
+        offset = (free or ways)[0]
+        taken.append((x + offset[0], y + offset[1]))
+        offsets.append(offset)
+    return offsets
+
+
 def draw(record, file):
     import matplotlib
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "pliant"
     from matplotlib import pyplot
     links = record["links"]
-    figure, axes = pyplot.subplots(len(links), 1, figsize=(9, 4.2 * len(links)), squeeze=False)
+    all_points = []
+    figure, axes = pyplot.subplots(len(links), 1, figsize=(10, 4.2 * len(links)), squeeze=False)
     for (axis,), link in zip(axes, links):
-        for row in link["rows"]:
-            if "floor_kept" not in row["judged"]:
-                continue
+        drawn = [row for row in link["rows"] if "floor_kept" in row["judged"]]
+        points = [(row["judged"]["left_over_used"] * 100, row["judged"]["p99_of_alone"]) for row in drawn]
+        for row, point in zip(drawn, points):
             marker = "D" if "door" in row["name"] else "o"
-            point = (row["judged"]["left_over_used"] * 100, row["judged"]["p99_of_alone"])
             # Hollow: without one of the verdicts.
             filled = "none" if row.get("doubts") else "full"
             axis.plot(*point, marker, color="tab:blue" if "door" in row["name"] else "tab:gray", fillstyle=filled)
-            axis.annotate(row["name"], point, fontsize=7, xytext=(4, 3), textcoords="offset points")
         axis.axhline(1.1, linewidth=0.6, linestyle="--", color="black")
         axis.set(yscale="log", xlabel="background: share of what is left over, %", ylabel="foreground p99, times alone",
                  title=f"{link['mbit_per_second']:g} Mbit/s: lower and further right is better")
+        # Names would cover each other: dots have numbers, and the names stand beside the plot.
+        names = [f"{number}  {row['name']}" for number, row in enumerate(drawn, 1)]
+        axis.text(1.02, 1, "\n".join(names), transform=axis.transAxes, fontsize=8, va="top", linespacing=1.6)
+        all_points.append(points)
     figure.tight_layout()
+    for (axis,), points in zip(axes, all_points):
+        pages = axis.transData.transform(points) * 72 / figure.dpi
+        for number, (point, offset) in enumerate(zip(points, place([tuple(page) for page in pages])), 1):
+            axis.annotate(str(number), point, fontsize=8, xytext=offset, textcoords="offset points", ha="center", va="center")
     figure.savefig(file, metadata={"Date": None})
 
 
