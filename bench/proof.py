@@ -604,7 +604,7 @@ def section(record):
 
 
 def place(points):
-    """For each point, where its number stands beside it, in points of the page, so that no numbers or dots collide."""
+    """Where the number of each point stands beside it, in points of the page. Numbers and dots do not collide if there is room."""
     directions = [(1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)]
     ways = [(11 * step * x, 9 * step * y) for step in (1, 2, 3) for x, y in directions]
     taken, offsets = list(points), []

@@ -24,7 +24,7 @@ pub(super) fn recorded_experiments(recorded: &Records, library: &Library) -> Res
             found.extend(sizes.map(|size| (&**paper, &**figure, size)));
         }
     }
-    load::all(library, found.into_iter())
+    load::all(library, found)
 }
 
 /// An error if anything was recorded of other claims than the files make.

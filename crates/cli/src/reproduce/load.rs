@@ -7,16 +7,14 @@ use crate::error::CliError;
 
 /// The chosen experiments whose data are there; stderr says which are left out.
 pub(super) fn chosen(library: &Library, chosen: &[(String, String)], size: Size) -> Result<Vec<Experiment>, CliError> {
-    all(library, with_data(library, chosen)?.into_iter().map(|(paper, figure)| (&**paper, &**figure, size)))
+    let chosen = with_data(library, chosen)?.into_iter().map(|(paper, figure)| (&**paper, &**figure, size));
+    all(library, chosen.collect())
 }
 
 /// Experiments at a size each; the first of several errors.
-pub(super) fn all<'a>(
-    library: &Library,
-    chosen: impl Iterator<Item = (&'a str, &'a str, Size)>,
-) -> Result<Vec<Experiment>, CliError> {
+pub(super) fn all(library: &Library, chosen: Vec<(&str, &str, Size)>) -> Result<Vec<Experiment>, CliError> {
     let load = |(paper, figure, size)| Experiment::load(library, paper, figure, size);
-    let loaded: Vec<Result<_, _>> = chosen.collect::<Vec<_>>().into_par_iter().map(load).collect();
+    let loaded: Vec<Result<_, _>> = chosen.into_par_iter().map(load).collect();
     Ok(loaded.into_iter().collect::<Result<_, _>>()?)
 }
 
