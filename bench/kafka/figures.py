@@ -521,7 +521,7 @@ def main():
         return udp_receive(sys.argv[2])
     if sys.argv[1:2] == ["--write"]:
         return write(*map(Path, sys.argv[2:]))
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, required=True)

@@ -138,7 +138,7 @@ def rms(values):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--data", type=Path, help="the folder of taxis.csv and internet_udp.csv")

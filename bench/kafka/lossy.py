@@ -208,7 +208,7 @@ def measure(cluster, asked, note, make_door):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--records", type=int, default=20_000)

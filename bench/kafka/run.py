@@ -432,7 +432,7 @@ def produce_times(bootstrap, topic, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--brokers", type=int, default=1)

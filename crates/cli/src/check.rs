@@ -11,10 +11,14 @@ use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant check rack.toml                  prints every setting; a mistake is named by line and key
-  pliant check rack.toml --set load=0.9   would that be accepted?
-  pliant show demo > mine.toml            a scenario to start from, with its variants and comments
-  pliant check mine.toml                  the variants, too";
+  # prints every setting; a mistake is named by line and key
+  pliant check rack.toml
+  # would that be accepted?
+  pliant check rack.toml --set load=0.9
+  # a scenario to start from, with its variants and comments
+  pliant show demo > mine.toml
+  # its variants are checked, too
+  pliant check mine.toml";
 
 /// Checks a scenario and prints it with every default filled in. Running what is printed gives the same results.
 #[derive(Args)]

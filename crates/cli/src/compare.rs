@@ -41,14 +41,18 @@ const SHORT_CPU_S: f64 = 120.0;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant compare demo                                        the variants that the scenario names
-  pliant compare demo --seeds 20                             each with twenty seeds, and intervals of the changes
+  # the variants that the scenario names
+  pliant compare demo
+  # each with twenty seeds, and intervals of the changes
+  pliant compare demo --seeds 20
   pliant compare rack.toml --vary queues.plan=shared,strict,dwrr-9-1
-  pliant compare rack.toml --vary backup.transport=dctcp,cubic --vary load=0.3,0.6 --out results/compared
+  pliant compare rack.toml --vary backup.transport=dctcp,cubic \\
+      --vary load=0.3,0.6 --out results/compared
+  # of the variants that reach a goal, the one that costs least
   pliant compare demo --goal 'search.fct_p99 < 200ms' --cost copies.share_kept
-                                                             of the variants that reach it, the one that costs least
   pliant compare demo --json | jq '.rows[].variant'
-  pliant compare experiments/testbed/two-dctcp.toml --on sim,testbed    simulator and real network, and their ratio";
+  # simulator and real network, and their ratio
+  pliant compare experiments/testbed/two-dctcp.toml --on sim,testbed";
 
 /// Runs variants of a scenario and shows them side by side.
 ///

@@ -17,16 +17,21 @@ use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant daemon /etc/pliant/daemon.toml --check       the first mistake, with its line; nothing is served
+  # the first mistake, with its line; nothing is served
+  pliant daemon /etc/pliant/daemon.toml --check
   pliant daemon daemon.toml
-  pliant daemon reload                                 the file as it is now; no connection ends
-  pliant daemon set backup max_rate=200Mbit/s          a class's contract, until the file is read again
-  pliant daemon drain                                  ends with the last connection
+  # the file as it is now; no connection ends
+  pliant daemon reload
+  # a class's contract, until the file is read again
+  pliant daemon set backup max_rate=200Mbit/s
+  # ends with the last connection
+  pliant daemon drain
 
-A daemon runs at both ends. docs/daemon.md has a configuration for each and says what every key means. A hangup signal has
-it reload, SIGTERM has it drain; a second SIGTERM, or an interrupt, ends it at once.
-Exit codes: 0 the configuration is good (--check), or the daemon was drained, 1 failure of the machine, 2 mistake in the
-command or the file, 130 interrupted.";
+A daemon runs at both ends. docs/daemon.md has a configuration for each and says what every key means. A hangup signal \
+has it reload, SIGTERM has it drain; a second SIGTERM, or an interrupt, ends it at once.
+
+Exit codes: 0 the configuration is good (--check), or the daemon was drained, 1 failure of the machine, 2 mistake in \
+the command or the file, 130 interrupted.";
 
 /// Carries connections of unmodified programs to another host's daemon, under a contract.
 #[derive(Args)]

@@ -13,9 +13,12 @@ use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant doctor                             this host: clock, UDP buffers, offload
-  pliant doctor /etc/pliant/daemon.toml     its key file, descriptors, and each peer that a door uses, too
-  pliant doctor --program curl --program rclone    whether they would load the preload library, which `wrap` uses
+  # this host: clock, UDP buffers, offload
+  pliant doctor
+  # its key file, descriptors, and each peer that a door uses, too
+  pliant doctor /etc/pliant/daemon.toml
+  # whether they would load the preload library, which `wrap` uses
+  pliant doctor --program curl --program rclone
 
 Run it as the user of the daemon, while the daemons of the peers run. Exit codes: 0 all works, 2 something does not.";
 

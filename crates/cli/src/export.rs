@@ -20,18 +20,26 @@ use crate::stdout::print;
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
-  pliant export demo --variant dwrr-9-1 --to sonic --port Ethernet0 --port Ethernet4 > qos.json
-  pliant export demo --variant strict --to tc --rate 10Gbit/s --port eth0 > queues.sh     a script for Linux (ets, red)
-  pliant export demo --variant strict --to htb --rate 10Gbit/s --port eth0 > queues.sh    with htb, without marking
-  pliant export demo --to json --rate 10Gbit/s                                            everything, for programs
-  pliant export demo --to json --tier 1 --direction up > uplinks.json                     where queues differ by port
+  pliant export demo --variant dwrr-9-1 --to sonic --port Ethernet0 \\
+      --port Ethernet4 > qos.json
+  # a script for Linux (ets, red)
+  pliant export demo --variant strict --to tc --rate 10Gbit/s --port eth0 \\
+      > queues.sh
+  # with htb, without marking
+  pliant export demo --variant strict --to htb --rate 10Gbit/s --port eth0 \\
+      > queues.sh
+  # everything, for programs
+  pliant export demo --to json --rate 10Gbit/s
+  # where queues differ by port
+  pliant export demo --to json --tier 1 --direction up > uplinks.json
 
-Each class has two DSCPs: twice its number, and one more for packets that may be dropped first. What the target cannot
+Each class has two DSCPs: twice its number, and one more for packets that may be dropped first. What the target cannot \
 express is said on stderr, and in the comments of scripts.";
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
-  pliant import config_db.json --port Ethernet0 > queues.toml     to be taken into a scenario";
+  # to be taken into a scenario
+  pliant import config_db.json --port Ethernet0 > queues.toml";
 
 /// Writes the queues of a scenario's switch ports as a SONiC switch, or Linux, takes them.
 #[derive(Args)]

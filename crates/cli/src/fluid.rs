@@ -17,10 +17,12 @@ const CHECKED: &str = "the model was checked";
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant fluid 1 4                                     two flows of weights 1 and 4 on the link of PPUSH's figure 2
+  # two flows of weights 1 and 4 on the link of PPUSH's figure 2
+  pliant fluid 1 4
+  # the second from 2 s to 6 s; windows, alpha and queue over time
   pliant fluid 1 4@2s..6s --duration 8s --csv > figure2.csv
-                                                       the second from 2 s to 6 s; windows, alpha and queue over time
-  pliant fluid 51 0.5 0.5 --rate 10Gbit/s --propagation 80us --limit 100 --duration 100ms
+  pliant fluid 51 0.5 0.5 --rate 10Gbit/s --propagation 80us --limit 100 \\
+      --duration 100ms
   pliant fluid 1 1 --json | jq .integrated.alpha";
 
 /// Integrates the fluid model of weighted fair congestion control (PPUSH, equations 4 to 7).

@@ -12,7 +12,8 @@ use crate::stdout::print;
 
 const EXAMPLES: &str = "\
 Examples:
-  pliant kafka ledger clicks                                   counts by partition, and offsets of what was left out
+  # counts by partition, and offsets of what was left out
+  pliant kafka ledger clicks
   pliant kafka ledger clicks --json
   pliant kafka ledger clicks --control /run/pliant/daemon.sock
 

@@ -15,9 +15,11 @@ use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant keygen lab.key                    one key for both sides: copy the file to the other host, secretly
-  pliant keygen --pair here.key            a key pair: add the peer's public key as a line `peer KEY`, and this one there;
-                                           `peer KEY NAME RIGHT...` gives it a name and says what it may do here";
+  # one key for both sides: copy the file to the other host, secretly
+  pliant keygen lab.key
+  # a key pair: add the peer's public key as a line `peer KEY`, and this one
+  # there; `peer KEY NAME RIGHT...` gives it a name and says what it may do here
+  pliant keygen --pair here.key";
 
 /// Makes a key file for `send` and `recv`.
 #[derive(Args)]

@@ -81,15 +81,21 @@ use pliant_sim::one_line::OneLine;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant run demo                                   run the built-in scenario `demo`
+  # run the built-in scenario `demo`
+  pliant run demo
   pliant run rack.toml --set load=0.7 --out results/rack
-  pliant compare demo                               the scenario's variants side by side
-  pliant sweep demo --vary search.load=0.2:0.6:0.2 --seeds 3 --out results/sweep
-  pliant reproduce reflex                           a paper's figures: what it says, what comes out here
-  pliant check rack.toml                            every setting, defaults filled in
+  # the scenario's variants side by side
+  pliant compare demo
+  pliant sweep demo --vary search.load=0.2:0.6:0.2 --seeds 3 \\
+      --out results/sweep
+  # a paper's figures: what it says, what comes out here
+  pliant reproduce reflex
+  # every setting, defaults filled in
+  pliant check rack.toml
   pliant list transports
   pliant keygen lab.key
-  pliant recv --key lab.key & pliant send model.bin 127.0.0.1:7410 --key lab.key
+  pliant recv --key lab.key & pliant send model.bin 127.0.0.1:7410 \\
+      --key lab.key
 
 Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 130 interrupted.";
 
@@ -256,6 +262,9 @@ mod tests {
         }
     }
 
+    /// Columns of a narrow terminal, within which clap breaks no line.
+    const COLUMNS: usize = 80;
+
     /// What a line of examples runs of ours, as a shell splits it: without the comment behind two spaces.
     fn commands(line: &str) -> Vec<Vec<String>> {
         let line = line.trim().split("  ").next().unwrap_or_default();
@@ -270,12 +279,24 @@ mod tests {
         helps(&Cli::command(), &mut texts);
         assert!(texts.len() >= 15, "{} commands", texts.len());
         for (name, text) in texts {
+            let text = text.replace("\\\n      ", "");
             let examples: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).flat_map(commands).collect();
             assert!(!examples.is_empty(), "{name} has no example");
             for words in examples {
                 let parsed = Cli::try_parse_from(&words);
                 assert!(parsed.is_ok(), "{words:?}: {}", parsed.err().unwrap());
             }
+        }
+    }
+
+    /// A command that is broken by the terminal's width cannot be copied.
+    #[test]
+    fn examples_fit_a_narrow_terminal() {
+        let mut texts = Vec::new();
+        helps(&Cli::command(), &mut texts);
+        for (name, text) in texts {
+            let wide = text.lines().find(|line| line.starts_with("  ") && line.chars().count() > COLUMNS);
+            assert!(wide.is_none(), "{name}: {wide:?}");
         }
     }
 

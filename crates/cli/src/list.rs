@@ -16,11 +16,11 @@ use crate::stdout::print_rows;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant list                  what there is to list
+  pliant list             what there is to list
   pliant list transports
   pliant list queue-plans
-  pliant list columns          of the files that --out writes
-  pliant show web_search       more about one of them";
+  pliant list columns     of the files that --out writes
+  pliant show web_search  more about one of them";
 
 /// Lists what a scenario can name, built-in scenarios, the experiments of `pliant reproduce`, or the columns of results.
 #[derive(Args)]

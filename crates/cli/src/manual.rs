@@ -13,8 +13,10 @@ use crate::stdout::print;
 
 const MAN_EXAMPLES: &str = "\
 Examples:
-  pliant man > pliant.1                         the page of the program itself
-  pliant man man1                               a page for it and for each of its commands into the folder man1";
+  # the page of the program itself
+  pliant man > pliant.1
+  # a page for it and for each of its commands into the folder man1
+  pliant man man1";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

@@ -24,12 +24,15 @@ use crate::{interrupt, scenarios};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant run demo                                        a table of the run's results
-  pliant run rack.toml --out results/rack                and its files: flows, ports, summary, report.html
+  # a table of the run's results
+  pliant run demo
+  # its files, too: flows, ports, summary, report.html
+  pliant run rack.toml --out results/rack
   pliant run rack.toml --set load=0.7 --set queues.plan=dwrr-9-1 --seed 3
+  # queue lengths and throughput over time, too
   pliant run rack.toml --set sample_interval=10us --out results/rack
-                                                         and queue lengths and throughput over time
-  pliant run demo --variant strict                       one of the schemes that `pliant compare demo` compares
+  # one of the schemes that `pliant compare demo` compares
+  pliant run demo --variant strict
   pliant run demo --json | jq .digest";
 
 /// Runs a scenario: a table on stdout, and files with --out.

@@ -17,11 +17,11 @@ use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant show web_search       a workload: mean, percentiles and table
-  pliant show dwrr-9-1         a queue plan, written out
-  pliant show weighted-fair    a transport: contract and settings
-  pliant show leaf-spine       a topology, as a scenario describes it
-  pliant show demo             a built-in scenario, as a file to start from";
+  pliant show web_search     a workload: mean, percentiles and table
+  pliant show dwrr-9-1       a queue plan, written out
+  pliant show weighted-fair  a transport: contract and settings
+  pliant show leaf-spine     a topology, as a scenario describes it
+  pliant show demo           a built-in scenario, as a file to start from";
 
 /// Shows one transport, workload, topology, queue plan or built-in scenario.
 #[derive(Args)]

@@ -20,14 +20,18 @@ use crate::{flags, interrupt};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant switch plan.toml                                until Ctrl-C, then the counters
-  pliant switch plan.toml --metrics switch.prom          counters for Prometheus's textfile collector, every second
-  pliant switch plan.toml --for 10                       for ten seconds
+  # runs until Ctrl-C, then prints the counters
+  pliant switch plan.toml
+  # writes counters for Prometheus's textfile collector, every second
+  pliant switch plan.toml --metrics switch.prom
+  # runs for ten seconds
+  pliant switch plan.toml --for 10
 
 A plan for interfaces:
   rate = \"500Mbit/s\"
-  queues = { plan = \"dwrr-9-1\" }         # as in a scenario
-  dscp = { 46 = 0, 0 = 1 }               # traffic classes; else the upper five bits of DSCP
+  queues = { plan = \"dwrr-9-1\" }   # as in a scenario
+  # traffic classes; without this the upper five bits of DSCP
+  dscp = { 46 = 0, 0 = 1 }
 
   [faults]
   loss = 0.05
@@ -52,8 +56,8 @@ A plan for loopback, without root, and without `dscp` and `corrupt`:
   faults = { loss = 0.05, reorder = 0.1 }
 
   [[port]]
-  host = \"127.0.1.1:7000\"                # where a host's own socket is
-  alias = \"127.0.2.1:7000\"               # where the others find it
+  host = \"127.0.1.1:7000\"    # where a host's own socket is
+  alias = \"127.0.2.1:7000\"   # where the others find it
 
   [[port]]
   host = \"127.0.1.2:7000\"

@@ -14,7 +14,7 @@ use crate::stdout::print;
 const AFTER_HELP: &str = "\
 Examples:
   nfdump -r nfcapd.202603012215 -o csv > flows.csv
-  pliant trace flows.csv --out replay              replay/trace.csv, replay/hosts.csv
+  pliant trace flows.csv --out replay  replay/trace.csv, replay/hosts.csv
   tshark -r capture.pcap -q -z conv,tcp > conversations.txt
   pliant trace conversations.txt --out replay
 

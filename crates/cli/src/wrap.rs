@@ -18,14 +18,16 @@ use crate::exit_status::ExitStatus;
 const EXAMPLES: &str = "\
 Examples:
   pliant wrap --class backup -- curl -O https://mirror.example/image.iso
-  pliant wrap --class backup -- redis-cli -h 10.1.0.7       by the preload library: it reads no proxy
-  pliant wrap -- pip download numpy                          the class of the proxy's route
+  # by the preload library: it reads no proxy
+  pliant wrap --class backup -- redis-cli -h 10.1.0.7
+  # the class of the proxy's route
+  pliant wrap -- pip download numpy
 
-With a table `proxy` of this host's daemon the command gets the variables that curl, git, pip, wget, apt, Go's and Python's
-libraries and many others take a proxy from: all_proxy, http_proxy and https_proxy, in both spellings, and no_proxy, which is
-empty. With a table `preload` a library is loaded before the command (LD_PRELOAD): what it connects to goes through the daemon
-where a rule of the class says so, and as without this command elsewhere. Static, Go and setuid programs load no library; that
-is said. The exit code is the command's.";
+With a table `proxy` of this host's daemon the command gets the variables that curl, git, pip, wget, apt, Go's and \
+Python's libraries and many others take a proxy from: all_proxy, http_proxy and https_proxy, in both spellings, and \
+no_proxy, which is empty. With a table `preload` a library is loaded before the command (LD_PRELOAD): what it connects \
+to goes through the daemon where a rule of the class says so, and as without this command elsewhere. Static, Go and \
+setuid programs load no library; that is said. The exit code is the command's.";
 
 /// The file of the library.
 const LIBRARY: &str = "libpliant_preload.so";

@@ -26,18 +26,27 @@ use crate::{experiments, flags, interrupt};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant reproduce                             papers and figures
-  pliant reproduce reflex                      every figure of a paper, in minutes
-  pliant reproduce reflex fig04 --full         one figure, at the paper's size
-  pliant reproduce reflex --out results/reflex  and a page that draws the figures like the paper's
-  pliant reproduce reflex fig04 --check        finds mistakes in the file, runs nothing
-  pliant reproduce reflex --list --full        what a paper's figures would take at the paper's size
+  # papers and figures
+  pliant reproduce
+  # every figure of a paper, in minutes
+  pliant reproduce reflex
+  # one figure, at the paper's size
+  pliant reproduce reflex fig04 --full
+  # a page, too, that draws the figures like the paper's
+  pliant reproduce reflex --out results/reflex
+  # finds mistakes in the file, runs nothing
+  pliant reproduce reflex fig04 --check
+  # what a paper's figures would take at the paper's size
+  pliant reproduce reflex --list --full
   pliant reproduce all --json | jq '.[] | select(.verdict == \"differs\")'
-  pliant reproduce --write-docs docs/reproduction.md   writes what was found into the document
-  pliant reproduce reflex fig13 --full --audit --write-docs   whether the claims need their mechanism
-  pliant reproduce --ci                        fails if a claim that agreed no longer does
+  # writes what was found into the document
+  pliant reproduce --write-docs docs/reproduction.md
+  # whether the claims need their mechanism
+  pliant reproduce reflex fig13 --full --audit --write-docs
+  # fails if a claim that agreed no longer does
+  pliant reproduce --ci
 
-Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes
+Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes \
 them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was.";
 
 /// The word for every paper there is.

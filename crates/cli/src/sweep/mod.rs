@@ -33,20 +33,25 @@ pub use plan::{Point, Shard};
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 --out results/load
-  pliant sweep rack.toml --vary queues.plan=shared,strict --vary load=0.3,0.6 --jobs 8 --out results/grid
-  pliant sweep demo --variants --seeds 3 --goal 'search.fct_p99 < 200ms' --cost copies.share_kept --out results/goal
-                                       every variant of the file; of those that reach the goal, the one that costs least
+  pliant sweep demo --vary search.load=0.2:0.6:0.1 --seeds 5 \\
+      --out results/load
+  pliant sweep rack.toml --vary queues.plan=shared,strict \\
+      --vary load=0.3,0.6 --jobs 8 --out results/grid
+  # every variant of the file; of those at the goal, which one costs least
+  pliant sweep demo --variants --seeds 3 --goal 'search.fct_p99 < 200ms' \\
+      --cost copies.share_kept --out results/goal
+  # each row of the files says which point it is of
   pliant sweep rack.toml --vary load=0.3,0.6 --identify --out results/joined
-                                       and every row says which point it is of
-  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 --out results/loads
-                                       the second quarter of the points, beside three other machines
-  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --seeds 20 --dask tcp://cluster:8786 --out results/loads
-                                       on a cluster
+  # the second quarter of the points, beside three other machines
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --shard 2/4 \\
+      --out results/loads
+  # on a cluster
+  pliant sweep rack.toml --vary load=0.1:0.9:0.1 --seeds 20 \\
+      --dask tcp://cluster:8786 --out results/loads
 
-The same command again runs only the points that are not finished, and those of which a file is not as it was written.
-DIR/sweep.csv has a row for each point, traffic group and flow size; DIR/report.html draws them all, and
-`pliant report DIR/points/POINT` makes a page of one.";
+The same command again runs only the points that are not finished, and those of which a file is not as it was written. \
+DIR/sweep.csv has a row for each point, traffic group and flow size; DIR/report.html draws them all, and `pliant \
+report DIR/points/POINT` makes a page of one.";
 
 /// Runs a scenario at every point of a grid; finished points are not run again.
 #[derive(Args)]

@@ -24,11 +24,14 @@ pub(crate) const FILE: &str = "testbed.json";
 
 const AFTER_HELP: &str = "\
 Examples:
-  pliant testbed record --real-time                 every scenario of experiments/testbed.toml, into docs/testbed.json
-  pliant testbed record --only theta --runs 5       one of them
-  pliant reproduce --write-docs                     takes what was recorded into docs/reproduction.md
+  # every scenario of experiments/testbed.toml, into docs/testbed.json
+  pliant testbed record --real-time
+  # one of them
+  pliant testbed record --only theta --runs 5
+  # takes what was recorded into docs/reproduction.md
+  pliant reproduce --write-docs
 
-Each scenario runs with seeds 1, 2, ... in the simulator and on the testbed; medians are compared. Overloaded runs are
+Each scenario runs with seeds 1, 2, ... in the simulator and on the testbed; medians are compared. Overloaded runs are \
 no results and are left out.";
 
 /// Runs the scenarios of a file of claims on a testbed and in the simulator, and records what was found.

@@ -23,13 +23,20 @@ use crate::{interrupt, scenarios};
 
 pub(super) const AFTER_HELP: &str = "\
 Examples:
-  pliant testbed run experiments/testbed/two-dctcp.toml                    as root: namespaces, interfaces, a switch
-  pliant testbed run experiments/testbed/two-dctcp.toml --relay            by anybody: on loopback
-  pliant testbed run two.toml --set duration=2s --out results/testbed      the files that `pliant run` writes
-  pliant testbed run experiments/testbed/*.toml --out results/testbed      one after the other
-  pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'        through a bad network
-  pliant compare two.toml --on sim,testbed                                 beside the simulator
-  pliant testbed record --real-time                                        what experiments/testbed.toml claims, kept";
+  # as root: namespaces, interfaces, a switch
+  pliant testbed run experiments/testbed/two-dctcp.toml
+  # by anybody: on loopback
+  pliant testbed run experiments/testbed/two-dctcp.toml --relay
+  # the files that `pliant run` writes
+  pliant testbed run two.toml --set duration=2s --out results/testbed
+  # one after the other
+  pliant testbed run experiments/testbed/*.toml --out results/testbed
+  # through a bad network
+  pliant testbed run two.toml --faults 'loss = 0.05, reorder = 0.1'
+  # beside the simulator
+  pliant compare two.toml --on sim,testbed
+  # what experiments/testbed.toml claims, kept
+  pliant testbed record --real-time";
 
 /// Runs a scenario on network namespaces, or on loopback, with its flows as real processes.
 #[derive(Args)]

@@ -19,13 +19,15 @@ const EXAMPLES: &str = "\
 Examples:
   pliant top
   pliant top --interval 5 --control /run/pliant/daemon.sock
-  pliant top --once --width 120                  one screen as text, for scripts
+  pliant top --once --width 120  one screen as text, for scripts
 
-Keys: q, Escape or Ctrl-C ends; s sorts bundles by another column; up and down, or k and j, go through them; p stops the
-screen, and goes on.
-Rates are those of the last second. A class's floor is what its contract promises: a share of a fair rate, or a rate. A bundle's
-floor is that as a rate, where the transport estimates what is fair (bounded). It is missed if data waited and less than nine
-tenths of it were sent, and kept otherwise. Marks, and packets sent again, tell how crowded the way is.";
+Keys: q, Escape or Ctrl-C ends; s sorts bundles by another column; up and down, or k and j, go through them; p stops \
+the screen, and goes on.
+
+Rates are those of the last second. A class's floor is what its contract promises: a share of a fair rate, or a rate. \
+A bundle's floor is that as a rate, where the transport estimates what is fair (bounded). It is missed if data waited \
+and less than nine tenths of it were sent, and kept otherwise. Marks, and packets sent again, tell how crowded the way \
+is.";
 
 /// Shows how this host's daemon stands, again and again: classes, peers, bundles and their rates, doors.
 #[derive(Args)]

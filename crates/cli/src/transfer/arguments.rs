@@ -36,39 +36,55 @@ const LEAST_INTERVAL: Span = Span::from_ms(1);
 const SEND_EXAMPLES: &str = "\
 Examples:
   pliant send model.bin 192.0.2.7:7410 --key lab.key
-  pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ --max-rate 200Mbit/s
-  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded --min-share 0 --done-by 06:00
+  pliant send results/ 192.0.2.7:7410 --key lab.key --transport ledbat++ \\
+      --max-rate 200Mbit/s
+  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded \\
+      --min-share 0 --done-by 06:00
   tar c src | pliant send - 192.0.2.7:7410 --key lab.key
-  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9
-  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp --min-delivery 0.9 --message-bytes 64KiB
-  pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair --weight 4
-  pliant send backup.tar store@192.0.2.7:7410 --key host.key       to the peer that the key file calls store
-  pliant send backup.tar 192.0.2.7:7410 --key lab.key --transport bounded-two-class --min-share 0.5 --line-rate 1Gbit/s --host-reports 10ms
-                                                                   half of what is fair on both hosts' links
+  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp \\
+      --min-delivery 0.9
+  pliant send samples.bin 192.0.2.7:7410 --key lab.key --transport atp \\
+      --min-delivery 0.9 --message-bytes 64KiB
+  pliant send model.bin 127.0.0.1:7410 --plain --transport weighted-fair \\
+      --weight 4
+  # to the peer that the key file calls store
+  pliant send backup.tar store@192.0.2.7:7410 --key host.key
+  # half of what is fair on both hosts' links
+  pliant send backup.tar 192.0.2.7:7410 --key lab.key \\
+      --transport bounded-two-class --min-share 0.5 --line-rate 1Gbit/s \\
+      --host-reports 10ms
   pliant send --bytes 1GB 127.0.0.1:7410 --plain --json | jq .gbit_per_s
 
-Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or within ten
-seconds. It is done once the receiver says that the content is verified and in its place.
+Make a key with `pliant keygen`; the receiver needs the same. Start `pliant recv --listen 0.0.0.0:7410` first, or \
+within ten seconds. It is done once the receiver says that the content is verified and in its place.
 
-Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer does not answer or refuses,
-4 the peer was lost under way, says no more or could not keep it, 5 what arrived is not what was sent, 130 interrupted.";
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer does not answer or \
+refuses, 4 the peer was lost under way, says no more or could not keep it, 5 what arrived is not what was sent, 130 \
+interrupted.";
 
 const RECV_EXAMPLES: &str = "\
 Examples:
-  pliant recv --key lab.key --listen 0.0.0.0:7410        into this directory, under the sender's name
-  pliant recv results/ --key lab.key --listen 0.0.0.0:7410   into that directory
+  # into this directory, under the sender's name
+  pliant recv --key lab.key --listen 0.0.0.0:7410
+  # into that directory
+  pliant recv results/ --key lab.key --listen 0.0.0.0:7410
+  # takes what `send --min-delivery 0.9` may leave out, with a list
   pliant recv --key lab.key --listen 0.0.0.0:7410 --min-delivery 0.9
-                                                         takes what `send --min-delivery 0.9` may leave out, with a list
-  pliant recv copy.bin --plain                           into that file; one that is there is replaced by a whole one
-  pliant recv --discard --plain --json --count 0         received, hashed and forgotten, until interrupted
-  pliant recv --plain --line-rate 1Gbit/s                gives credits for a link of that rate (expresspass, flexpass)
-  pliant recv --key lab.key --listen 0.0.0.0:7410 --line-rate 1Gbit/s --host-reports 10ms
-                                                         tells `send --host-reports` which rate is fair on this link
+  # into that file; one that is there is replaced by a whole one
+  pliant recv copy.bin --plain
+  # received, hashed and forgotten, until interrupted
+  pliant recv --discard --plain --json --count 0
+  # gives credits for a link of that rate (expresspass, flexpass)
+  pliant recv --plain --line-rate 1Gbit/s
+  # tells `send --host-reports` which rate is fair on this link
+  pliant recv --key lab.key --listen 0.0.0.0:7410 --line-rate 1Gbit/s \\
+      --host-reports 10ms
 
-Without --listen only this host can send. After a hangup signal (kill -HUP) the key file is read again. It says to the sender whether the content was verified and is in its place.
+Without --listen only this host can send. After a hangup signal (kill -HUP) the key file is read again. It says to the \
+sender whether the content was verified and is in its place.
 
-Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was lost
-under way, 5 what arrived is not what was sent, 130 interrupted.";
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 the peer refuses, 4 the peer was \
+lost under way, 5 what arrived is not what was sent, 130 interrupted.";
 
 /// Sends a file, a directory or a stream to a `pliant recv`.
 #[derive(Args)]

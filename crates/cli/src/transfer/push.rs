@@ -32,38 +32,57 @@ use crate::{flags, interrupt};
 
 const OFFER_EXAMPLES: &str = "\
 Examples:
-  pliant offer model.bin --key lab.key --listen 0.0.0.0:7410          on each host that has the file
-  pliant offer models/ --key lab.key --listen 0.0.0.0:7410             the folder, and each of its files
+  # on each host that has the file
+  pliant offer model.bin --key lab.key --listen 0.0.0.0:7410
+  # the folder, and each of its files
+  pliant offer models/ --key lab.key --listen 0.0.0.0:7410
   pliant offer models/ --key lab.key --exclude cache --exclude '*.tmp'
   pliant offer model.bin --plain --count 1 --max-rate 200Mbit/s
 
-A folder is offered under its name and a slash, and each of its files under its path in the folder: none whose name, or whose folder's name, begins with a dot. Patterns have `*`, `?`, `[ab]`, `{a,b}` and, for any folders, `**`; one without a slash is of a name in any folder, and one of a folder is of all that is in it. It serves until interrupted, or for --count receivers; a hangup signal (kill -HUP) has the key file read again. Exit codes are those of `pliant send`.";
+A folder is offered under its name and a slash, and each of its files under its path in the folder: none whose name, \
+or whose folder's name, begins with a dot. Patterns have `*`, `?`, `[ab]`, `{a,b}` and, for any folders, `**`; one \
+without a slash is of a name in any folder, and one of a folder is of all that is in it. It serves until interrupted, \
+or for --count receivers; a hangup signal (kill -HUP) has the key file read again.
+
+Exit codes are those of `pliant send`.";
 
 const FETCH_EXAMPLES: &str = "\
 Examples:
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key     into this directory, under its name
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin --weight 4
-  pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard --json | jq .sources
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --name models/ --overwrite     a folder: what has changed
-  pliant fetch 192.0.2.1:7410 --key lab.key --name models/ --include '*.bin'     a part of it
-  pliant fetch 192.0.2.1:7410 --key lab.key --name model.bin --serve 0.0.0.0:7410 \
-      --peer 192.0.2.4:7410 --peer 192.0.2.5:7410     on each of many hosts: they serve each other
-  pliant fetch 192.0.2.1:7410 --key lab.key --source https://mirror.example/model.bin     a mirror of yours fills in
-  pliant fetch --source s3://bucket/model.bin --plain \
-      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     from a mirror alone
-  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \
-      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262     as `b3sum model.bin` prints it
+  # into this directory, under its name
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 192.0.2.3:7410 --key lab.key
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --into copy.bin \\
+      --weight 4
+  pliant fetch 127.0.0.1:7410 127.0.0.1:7411 --plain --discard \\
+      --json | jq .sources
+  # a folder: what has changed
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key --name models/ \\
+      --overwrite
+  # a part of it
+  pliant fetch 192.0.2.1:7410 --key lab.key --name models/ --include '*.bin'
+  # on each of many hosts: they serve each other
+  pliant fetch 192.0.2.1:7410 --key lab.key --name model.bin \\
+      --serve 0.0.0.0:7410 --peer 192.0.2.4:7410 --peer 192.0.2.5:7410
+  # a mirror of yours fills in
+  pliant fetch 192.0.2.1:7410 --key lab.key \\
+      --source https://mirror.example/model.bin
+  # from a mirror alone
+  pliant fetch --source s3://bucket/model.bin --plain \\
+      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
+  # as `b3sum model.bin` prints it
+  pliant fetch 192.0.2.1:7410 192.0.2.2:7410 --key lab.key \\
+      --hash af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
 
-Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer
-different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is lost or
-left out is told on stderr; the others go on. A folder keeps the times, the permissions and the links of its files; what
-of it is there already and has not changed is not sent, and what is there and not in it stays. With --source, servers of HTTP, HTTPS or S3 give blocks that the sources come to
-last, each verified before it is used; of S3 the variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN say where and who. With them alone, or where no source is left, the file is
-verified once all of it is here. With --serve it offers what it has verified while it fetches the rest, and all
-of it until it is interrupted. Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a
-file, 3 no source answers, 4 all sources were lost, 5 what arrived is not what was offered, or the sources do not agree, 130
-interrupted.";
+Each source runs `pliant offer` with the same file, and sends RaptorQ symbols that no other sends. Where sources offer \
+different contents, the one that more than half of them offer is fetched, or the one with --hash. A source that is \
+lost or left out is told on stderr; the others go on. A folder keeps the times, the permissions and the links of its \
+files; what of it is there already and has not changed is not sent, and what is there and not in it stays. With \
+--source, servers of HTTP, HTTPS or S3 give blocks that the sources come to last, each verified before it is used; of \
+S3 the variables AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN say \
+where and who. With them alone, or where no source is left, the file is verified once all of it is here. With --serve \
+it offers what it has verified while it fetches the rest, and all of it until it is interrupted.
+
+Exit codes: 0 done, 1 failure of the machine, 2 mistake in the command or a file, 3 no source answers, 4 all sources \
+were lost, 5 what arrived is not what was offered, or the sources do not agree, 130 interrupted.";
 
 /// Offers a file, or the files of a folder, to all who `fetch` them.
 #[derive(Args)]

@@ -406,8 +406,10 @@ impl Config {
     /// The same for a text; `path` is its name in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let source = Source { text, path };
-        let mut file: File = toml::from_str(text)
-            .map_err(|error| source.wrong(error.span().map_or(0, |span| span.start), in_words(error.message())))?;
+        let mut file: File = toml::from_str(text).map_err(|error| {
+            let (at, why) = (error.span().map_or(0, |span| span.start), in_words(error.message()));
+            source.wrong(at, source.key_before(at).map_or_else(|| why.clone(), |key| format!("`{key}`: {why}")))
+        })?;
         let sockets =
             [("control", file.control.as_ref()), ("socket", file.preload.as_ref().map(|table| &table.socket))];
         for (key, path) in sockets {
@@ -538,6 +540,13 @@ struct Source<'t> {
 impl Source<'_> {
     fn line(&self, at: usize) -> usize {
         self.text[..at.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    /// The key whose value begins there.
+    fn key_before(&self, at: usize) -> Option<&str> {
+        let before = self.text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
+        let begins = before.rfind(['\n', '{', ',']).map_or(0, |before| before + 1);
+        Some(before[begins..].trim()).filter(|key| !key.is_empty())
     }
 
     fn wrong(&self, at: usize, why: String) -> ConfigError {
@@ -1277,7 +1286,7 @@ allow = ["127.0.0.1:6379", "10.1.0.0/16:*"]
             ("\"200Mbit/s\"", "200", 10, "\"200\" is not a rate such as \"10Gbit/s\": it has no unit"),
             ("max_rate", "mtu = 70000\nmax_rate", 10, "`70000`, expected a whole number from 0 to 65535"),
             ("max_rate", "class = -1\nmax_rate", 10, "expected a whole number from 0 to 255"),
-            ("max_rate", "weight = \"x\"\nmax_rate", 10, "expected a number"),
+            ("max_rate", "weight = \"x\"\nmax_rate", 10, "`weight`: invalid type: string \"x\", expected a number"),
             ("[peers]", "control = 3\n[peers]", 5, "expected a path in quotes"),
             ("[peers]", "control = \"\"\n[peers]", 5, "`control` is empty"),
             ("[proxy]", "[preload]\nsocket = \"\"\n[proxy]", 19, "`socket` is empty"),

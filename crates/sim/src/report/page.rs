@@ -198,7 +198,7 @@ fn facts(run: &RunResult) -> [(&'static str, String); 8] {
     [
         ("version", escape(&run.version)),
         ("seed", run.seed.to_string()),
-        ("digest", format!("<code>{}</code>", run.digest_text())),
+        ("digest", if run.digest == 0 { "none".to_owned() } else { format!("<code>{}</code>", run.digest_text()) }),
         ("simulated", format!("{} ms", number(run.simulated.as_secs_f64() * 1e3))),
         ("flows", print_count(run.flows.len() as u64)),
         ("wall time", format!("{} s", number(run.wall_s))),
