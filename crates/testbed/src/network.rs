@@ -109,6 +109,7 @@ pub(crate) fn load_balancing(routing: RoutingName) -> Result<LoadBalancing, Stri
         RoutingName::Ecmp => Ok(LoadBalancing::Ecmp),
         RoutingName::SprayRandom => Ok(LoadBalancing::SprayRandom),
         RoutingName::SprayRoundRobin => Ok(LoadBalancing::SprayRoundRobin),
+        RoutingName::FlowRoundRobin => unknown("flow-round-robin"),
         RoutingName::SprayPermutation => unknown("spray-permutation"),
         RoutingName::TwoPaths => unknown("two-paths"),
         RoutingName::Flowlet => unknown("flowlet"),

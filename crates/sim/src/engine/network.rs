@@ -445,6 +445,10 @@ struct Flowlet {
 
 /// Puts into `path` the links of a flow. The seed and its place in its group choose among equal-cost paths.
 pub fn flow_path(routing: &Routing, spec: &FlowSpec, seed: u64, path: &mut Vec<LinkId>) {
+    let (source, destination) = (NodeId(spec.source), NodeId(spec.destination));
+    if routing.is_in_turn() {
+        return routing.path_in_turn(source, destination, spec.sequence, path);
+    }
     let key = spec.sequence ^ u64::from(spec.group) << 48 ^ seed.rotate_left(32);
-    routing.path(NodeId(spec.source), NodeId(spec.destination), key, path);
+    routing.path(source, destination, key, path);
 }

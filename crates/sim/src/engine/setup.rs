@@ -12,7 +12,8 @@ use crate::topology::Topology;
 /// How a switch picks among equal-cost next hops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PathChoice {
-    /// By a symmetric hash of the flow: one path per flow, the same both ways.
+    /// By flow: one path per flow, the same both ways. A symmetric hash chooses it, or the flow's number where flows take
+    /// turns.
     #[default]
     Ecmp,
     /// At random for each packet.

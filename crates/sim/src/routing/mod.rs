@@ -46,6 +46,7 @@ pub struct Routing {
     layered: bool,
     /// By link, how often it is taken against others that are as near; empty if all are taken alike.
     weights: Vec<u64>,
+    in_turn: bool,
     max_hops: u32,
 }
 
@@ -98,6 +99,7 @@ impl Routing {
             // With links missing, the two directions of a path need not find the same choices.
             layered: topology.is_layered() && dead.is_empty(),
             weights: Vec::new(),
+            in_turn: false,
             max_hops: 0,
         };
         routing.fill(&fabric, &classes).map_err(|(from, to)| TopologyError::Unreachable {
@@ -116,6 +118,16 @@ impl Routing {
             "each link has a weight"
         );
         Self { weights, layered: false, ..self }
+    }
+
+    /// The same where flows take the links that are as near in turn.
+    pub fn in_turn(self) -> Self {
+        Self { in_turn: true, ..self }
+    }
+
+    /// Whether flows take the links that are as near in turn.
+    pub fn is_in_turn(&self) -> bool {
+        self.in_turn
     }
 
     /// Whether some links are taken more often than others that are as near.
@@ -195,6 +207,24 @@ impl Routing {
             for link in path {
                 *link = link.reverse();
             }
+        }
+    }
+
+    /// Puts into `path` the links of the flow with this number from `src` to `dst`, two different hosts, where flows take
+    /// turns. The number counts through the links: those at the first switch with several, and after each round of them
+    /// those at the next.
+    pub fn path_in_turn(&self, src: NodeId, dst: NodeId, number: u64, path: &mut Vec<LinkId>) {
+        assert!(src != dst, "a path joins two different hosts");
+        path.clear();
+        let (mut node, mut rounds) = (src, number);
+        while node != dst {
+            let links = self.next_links(node, dst);
+            let several = links.len() as u64;
+            let link = links[(rounds % several) as usize];
+            rounds /= several;
+            path.push(link);
+            node = self.heads[link.index()].to;
+            assert!(path.len() <= self.max_hops(), "shortest paths do not loop");
         }
     }
 

@@ -244,6 +244,23 @@ fn tiers_choose_independently() {
     assert!(chi_squared(counts.as_flattened()) < 92.01, "{counts:?}");
 }
 
+/// Of flows that take turns, as many in a row as there are paths take each path once: those to the aggregation switches first,
+/// then those to the cores.
+#[test]
+fn flows_in_turn_take_each_path_once() {
+    let topology = fat_tree(4);
+    let routing = Routing::new(&topology).unwrap().in_turn();
+    let mut links = Vec::new();
+    let mut of_flow = |number| {
+        routing.path_in_turn(NodeId(0), NodeId(15), number, &mut links);
+        assert_eq!(links.len(), 6);
+        (topology.link(links[1]).plane, topology.link(links[2]).plane)
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(&mut of_flow), [(0, 0), (1, 1), (0, 2), (1, 3), (0, 0)]);
+    routing.path_in_turn(NodeId(0), NodeId(1), 3, &mut links);
+    assert_eq!(links.len(), 2, "one path has no turns");
+}
+
 /// The table of a large network: 11,664 hosts, below 4 kB each with the topology's own arrays.
 #[test]
 fn large_fat_tree_stays_small() {

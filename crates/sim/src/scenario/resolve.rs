@@ -106,6 +106,9 @@ fn resolve_spec(document: &Document, mut spec: ScenarioSpec) -> Result<Resolved,
     if !weights.is_empty() {
         routing = routing.weighted(weights.clone());
     }
+    if spec.routing == RoutingName::FlowRoundRobin {
+        routing = routing.in_turn();
+    }
 
     let host_key = if spec.host_queues.is_some() { "host_queues" } else { "queues" };
     let host_queues = spec.host_queues.clone().unwrap_or_else(|| spec.queues.at_hosts(&topology));
@@ -209,6 +212,9 @@ fn check_top(document: &Document, spec: &ScenarioSpec) -> Result<(), ScenarioErr
     }
     if spec.shares == Some(true) && spec.routing != RoutingName::Ecmp {
         return refuse("shares", "needs `routing` \"ecmp\": a fair rate is that of one path");
+    }
+    if spec.routing == RoutingName::FlowRoundRobin && !spec.outages.is_empty() {
+        return refuse("outages", "move paths that a hash chooses: they do not go with `routing` \"flow-round-robin\"");
     }
     let by_flowlet = spec.routing == RoutingName::Flowlet;
     if spec.flowlet_gap.is_some() && !by_flowlet {

@@ -24,6 +24,8 @@ struct Group {
     generator: Generator,
     next: Option<Arrival>,
     sequence: u64,
+    /// Flows that the next arrival still starts.
+    due: u32,
     /// The messages that decide the size of each flow.
     messages: Option<Messages>,
 }
@@ -36,6 +38,7 @@ impl Traffic {
             next: generator.next(),
             generator,
             sequence: 0,
+            due: flows_of(messages.as_ref()),
             messages,
         };
         let groups: Vec<Group> = generators.into_iter().zip(counted).map(first).collect();
@@ -52,14 +55,22 @@ impl Traffic {
 impl Group {
     /// The next flow; the one after it takes its place.
     fn take(&mut self, number: u16) -> FlowSpec {
-        let Arrival { start, source, destination, bytes, class, again } =
-            self.next.take().expect("the heap names its start");
-        self.next = self.generator.next();
+        let Arrival { start, source, destination, bytes, class, again } = self.next.expect("the heap names its start");
+        self.due -= 1;
+        if self.due == 0 {
+            self.next = self.generator.next();
+            self.due = flows_of(self.messages.as_ref());
+        }
         assert!(self.next.is_none_or(|next| next.start >= start), "generators go forward in time");
         let bytes = self.messages.as_ref().map_or(bytes, |messages| messages.flow_bytes(self.sequence));
         self.sequence += 1;
         FlowSpec { start, source, destination, bytes, group: number, class, sequence: self.sequence - 1, again }
     }
+}
+
+/// Flows that each arrival starts.
+fn flows_of(messages: Option<&Messages>) -> u32 {
+    messages.map_or(1, Messages::flows)
 }
 
 impl Iterator for Traffic {

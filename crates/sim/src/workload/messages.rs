@@ -36,6 +36,9 @@ pub struct MessagesSpec {
     /// Messages of each flow, whose size is then their sum. Default: as many as the flow's size holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
+    /// Flows that start in place of each one, between its hosts, and take its messages in turn. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u32>,
     /// Mean time from one message to the next. Default: all are there when the flow starts.
     #[serde(skip_serializing_if = "Option::is_none", with = "crate::units_serde::optional")]
     pub gap: Option<Span>,
@@ -64,6 +67,7 @@ pub struct Messages {
     sizes: Distribution,
     records: Option<Arc<Records>>,
     count: Option<u32>,
+    flows: u32,
     gap: Option<Span>,
     law: GapLaw,
     /// Whether the total is told only at the end.
@@ -94,6 +98,11 @@ impl MessagesSpec {
         if self.count.is_some_and(|count| count == 0 || u64::from(count) > MAX_MESSAGES) {
             return Err(("count", format!("a flow has 1 to {MAX_MESSAGES} messages")));
         }
+        if let Some(flows) = self.flows
+            && !self.count.is_some_and(|count| (1..=count).contains(&flows))
+        {
+            return Err(("flows", "needs a `count`, and is between 1 and that".to_owned()));
+        }
         if self.gap == Some(Span::ZERO) {
             return Err(("gap", "must be above 0s; leave it out to have all messages at the start".to_owned()));
         }
@@ -102,7 +111,8 @@ impl MessagesSpec {
         }
         let &Self { gap, gap_law: law, streaming, .. } = self;
         let count = records.as_ref().map(|records| records.count()).or(self.count);
-        Ok(Messages { sizes, records, count, gap, law, streaming, group: group.to_owned(), seed })
+        let flows = self.flows.unwrap_or(1);
+        Ok(Messages { sizes, records, count, flows, gap, law, streaming, group: group.to_owned(), seed })
     }
 
     fn records(&self, directory: &Path) -> Result<Option<Arc<Records>>, (&'static str, String)> {
@@ -128,6 +138,7 @@ impl Messages {
             sizes: Distribution::fixed(bytes.max(1).into()).expect("a size above 0"),
             records: None,
             count: None,
+            flows: 1,
             gap: None,
             law: GapLaw::Constant,
             streaming: false,
@@ -136,9 +147,14 @@ impl Messages {
         }
     }
 
-    /// Messages of each flow, if their number decides its size.
+    /// Messages of each flow, or of those that take its messages in turn, if their number decides its size.
     pub fn count(&self) -> Option<u32> {
         self.count
+    }
+
+    /// Flows that take the messages of one in turn.
+    pub fn flows(&self) -> u32 {
+        self.flows
     }
 
     /// Whether messages come over time, so that a flow needs no end.
@@ -146,7 +162,8 @@ impl Messages {
         self.gap.is_some()
     }
 
-    /// Mean payload bytes of a flow whose messages are counted, and mean bytes on the wire.
+    /// Mean payload bytes of a flow whose messages are counted, and mean bytes on the wire; of all that take its messages in
+    /// turn.
     pub fn mean_flow_bytes(&self, packets: PacketFormat) -> Option<(f64, f64)> {
         let count = f64::from(self.count?);
         if let Some(records) = &self.records {
@@ -160,21 +177,29 @@ impl Messages {
     /// Payload bytes of the flow with this number in its group.
     pub fn flow_bytes(&self, sequence: u64) -> u64 {
         match (self.count, &self.records, self.sizes.only_size()) {
-            (Some(count), None, Some(bytes)) => u64::from(count) * bytes,
+            (Some(_), None, Some(bytes)) => u64::from(self.count_of(sequence, 0)) * bytes,
             _ => self.source(sequence, 0).map(|message| u64::from(message.bytes)).sum(),
         }
     }
 
     /// Messages of the flow with this number in its group, of `bytes` payload bytes unless messages are counted.
     pub fn count_of(&self, sequence: u64, bytes: u64) -> u32 {
-        self.count.unwrap_or_else(|| self.source(sequence, bytes).count() as u32)
+        // Rounded up for those that come first.
+        let of_flow = |count: u32| (count + self.flows - 1 - self.turn(sequence)) / self.flows;
+        self.count.map_or_else(|| self.source(sequence, bytes).count() as u32, of_flow)
+    }
+
+    /// Which of the flows that take messages in turn the one with this number is.
+    fn turn(&self, sequence: u64) -> u32 {
+        (sequence % u64::from(self.flows)) as u32
     }
 
     /// The messages of the flow with this number in its group, of `bytes` payload bytes unless messages are counted.
     pub fn source(&self, sequence: u64, bytes: u64) -> MessageSource {
+        let whole = sequence / u64::from(self.flows);
         let stream =
-            |choice: &str| Stream::named(self.seed, &format!("traffic.{}.messages.{choice}.{sequence}", self.group));
-        MessageSource {
+            |choice: &str| Stream::named(self.seed, &format!("traffic.{}.messages.{choice}.{whole}", self.group));
+        let mut source = MessageSource {
             only_size: self.sizes.only_size(),
             records: self.records.clone(),
             number: 0,
@@ -188,7 +213,10 @@ impl Messages {
             first: true,
             size_choice: stream("sizes"),
             gap_choice: stream("gaps"),
-        }
+            others: 0,
+        };
+        source.leave_to_others(self.turn(sequence));
+        MessageSource { others: self.flows - 1, ..source }
     }
 }
 
@@ -220,6 +248,8 @@ pub struct MessageSource {
     first: bool,
     size_choice: Stream,
     gap_choice: Stream,
+    /// Messages that other flows take between two of this one.
+    others: u32,
 }
 
 impl MessageSource {
@@ -245,6 +275,20 @@ impl Iterator for MessageSource {
     type Item = Message;
 
     fn next(&mut self) -> Option<Message> {
+        let message = self.next_of_all();
+        self.leave_to_others(self.others);
+        message
+    }
+}
+
+impl MessageSource {
+    fn leave_to_others(&mut self, messages: u32) {
+        for _ in 0..messages {
+            self.next_of_all();
+        }
+    }
+
+    fn next_of_all(&mut self) -> Option<Message> {
         if self.messages_left == 0 || self.bytes_left == 0 {
             return None;
         }
@@ -293,6 +337,21 @@ mod tests {
         assert_ne!(messages.flow_bytes(3), messages.flow_bytes(4), "each flow draws by itself");
     }
 
+    /// Flows that take messages in turn have together what one flow alone has, message by message.
+    #[test]
+    fn flows_take_messages_in_turn() {
+        let spec =
+            MessagesSpec { gap: Some(Span::from_us(1)), gap_law: GapLaw::Exponential, ..spec("1B..1kB", Some(50)) };
+        let (alone, three) = (build(&spec), build(&MessagesSpec { flows: Some(3), ..spec }));
+        let taken: Vec<Vec<Message>> = (21..24).map(|sequence| three.source(sequence, 0).collect()).collect();
+        for (number, message) in alone.source(7, 0).enumerate() {
+            assert_eq!(taken[number % 3][number / 3], message, "message {number}");
+        }
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [17, 17, 16]);
+        assert_eq!([21, 22, 23].map(|sequence| three.count_of(sequence, 0)), [17, 17, 16]);
+        assert_eq!((21..24).map(|sequence| three.flow_bytes(sequence)).sum::<u64>(), alone.flow_bytes(7));
+    }
+
     /// Every law keeps its mean: within four standard errors of 100,000 gaps (of the Pareto law the variance is
     /// mean² / (1 - 2 shape)). The key-value law's median is scale (2^shape - 1) / shape, 11.74 us at the published mean.
     #[test]
@@ -319,6 +378,9 @@ mod tests {
         assert_eq!(refused(MessagesSpec::default()), "size");
         assert_eq!(refused(spec("5GB", None)), "size");
         assert_eq!(refused(spec("1kB", Some(0))), "count");
+        assert_eq!(refused(MessagesSpec { flows: Some(2), ..spec("1kB", None) }), "flows");
+        assert_eq!(refused(MessagesSpec { flows: Some(0), ..spec("1kB", Some(5)) }), "flows");
+        assert_eq!(refused(MessagesSpec { flows: Some(6), ..spec("1kB", Some(5)) }), "flows");
         assert_eq!(refused(MessagesSpec { gap: Some(Span::ZERO), ..spec("1kB", None) }), "gap");
         assert_eq!(refused(MessagesSpec { gap_law: GapLaw::KeyValue, ..spec("1kB", None) }), "gap_law");
     }

@@ -46,8 +46,9 @@ pub struct ScenarioSpec {
     /// Whether each flow's share of its max-min fair rate is computed. Default: where a contract promises one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<bool>,
-    /// How a switch picks among equal-cost links: `"ecmp"` (by flow), `"flowlet"` (by burst of a flow), `"spray-random"`,
-    /// `"spray-round-robin"`, `"spray-permutation"` or `"two-paths"` (by packet). Default: `"ecmp"`.
+    /// How a switch picks among equal-cost links: `"ecmp"` (by a hash of the flow), `"flow-round-robin"` (in turn by flow),
+    /// `"flowlet"` (by burst of a flow), `"spray-random"`, `"spray-round-robin"`, `"spray-permutation"` or `"two-paths"` (by
+    /// packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// With `"flowlet"`: a packet that comes so long after the last one of its flow may take another link. Default: 50us.
@@ -116,6 +117,8 @@ pub enum RoutingName {
     /// By a hash of the flow.
     #[default]
     Ecmp,
+    /// In turn for each flow.
+    FlowRoundRobin,
     /// At random for each packet.
     SprayRandom,
     /// In turn for each packet.
@@ -132,7 +135,7 @@ impl ScenarioSpec {
     /// How switches pick among equal-cost links.
     pub fn path_choice(&self) -> PathChoice {
         match self.routing {
-            RoutingName::Ecmp => PathChoice::Ecmp,
+            RoutingName::Ecmp | RoutingName::FlowRoundRobin => PathChoice::Ecmp,
             RoutingName::SprayRandom => PathChoice::SprayRandom,
             RoutingName::SprayRoundRobin => PathChoice::SprayRoundRobin,
             RoutingName::SprayPermutation => PathChoice::SprayPermutation,
