@@ -9,7 +9,7 @@ const SOURCES: [&str; 4] = ["crates/proto/src", "crates/sim/src", "workloads", "
 const READERS: [&str; 2] = ["crates/sim/src/experiment", "crates/sim/src/report"];
 
 fn main() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workspace = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../..");
     let mut files = Vec::new();
     for source in SOURCES {
         println!("cargo:rerun-if-changed={}", workspace.join(source).display());

@@ -34,7 +34,7 @@ impl Traffic {
     /// `counted` are the messages that decide the size of each group's flows, where they do.
     pub(super) fn new(generators: Vec<Generator>, counted: impl Iterator<Item = Option<Messages>>) -> Self {
         assert!(u16::try_from(generators.len()).is_ok(), "a group's number has 16 bits");
-        let first = |(mut generator, messages): (Generator, _)| Group {
+        let first = |(mut generator, messages): (Generator, Option<Messages>)| Group {
             next: generator.next(),
             generator,
             sequence: 0,
