@@ -453,7 +453,7 @@ fn what_a_testbed_cannot_do_is_refused() {
         ("traffic.dctcp.transport=near-opt", "traffic.dctcp.transport: near-opt"),
         ("traffic.dctcp.transport=kernel", "traffic.dctcp.transport: kernel needs network namespaces"),
         ("traffic.dctcp.transport=dctcp-sd", "traffic.dctcp.transport: "),
-        ("routing=two-paths", "`routing`"),
+        ("routing=spray-permutation", "`routing`"),
         ("topology.hosts=65", "topology: 65 hosts"),
     ] {
         let output = pliant(&["testbed", "run", "--relay", file.to_str().unwrap(), "--set", change]);

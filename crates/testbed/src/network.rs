@@ -111,7 +111,6 @@ pub(crate) fn load_balancing(routing: RoutingName) -> Result<LoadBalancing, Stri
         RoutingName::SprayRoundRobin => Ok(LoadBalancing::SprayRoundRobin),
         RoutingName::FlowRoundRobin => unknown("flow-round-robin"),
         RoutingName::SprayPermutation => unknown("spray-permutation"),
-        RoutingName::TwoPaths => unknown("two-paths"),
         RoutingName::Flowlet => unknown("flowlet"),
     }
 }

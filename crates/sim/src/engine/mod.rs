@@ -240,7 +240,7 @@ impl<'a, T: Member, R: Recorder> Simulation<'a, T, R> {
             let number = self.flows.slots[flow as usize].id;
             self.network.flowlet((self.now, flowlets), node, (packet.to, destination, number), pinned)
         } else {
-            self.network.spray(node, destination, pinned, packet.hops)
+            self.network.spray(node, destination)
         }
     }
 

@@ -200,9 +200,8 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// The next link of a packet at `node` towards `destination` when each packet chooses its path. `pinned` is that which
-    /// the flow's pinned path has after so many hops.
-    pub(super) fn spray(&mut self, node: NodeId, destination: u32, pinned: u32, hops: u8) -> u32 {
+    /// The next link of a packet at `node` towards `destination` when each packet chooses its path.
+    pub(super) fn spray(&mut self, node: NodeId, destination: u32) -> u32 {
         let links = self.routing.next_links(node, NodeId(destination));
         if links.is_empty() {
             return self.topology.outgoing(node)[0].0;
@@ -227,12 +226,6 @@ impl<'a> Network<'a> {
                     usize::from(order.pop().expect("there is a link"))
                 }
             }
-            PathChoice::TwoPaths => match links.iter().position(|link| link.0 == pinned) {
-                Some(own) if hops == 1 && self.stream.below(2) == 1 => (own + links.len() / 2) % links.len(),
-                Some(own) => own,
-                // On the other path: a choice, but always the same.
-                None => pinned as usize % links.len(),
-            },
             PathChoice::Flowlet(_) => unreachable!("flowlets have a choice of their own"),
             PathChoice::Ecmp => unreachable!("a pinned path needs no choice"),
         };

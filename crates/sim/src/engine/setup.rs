@@ -22,8 +22,6 @@ pub enum PathChoice {
     SprayRoundRobin,
     /// In turn for each packet, in a fresh random order each time round (NDP, SIGCOMM 2017, section 3.1.1).
     SprayPermutation,
-    /// One of two at random for each packet: the flow's own path, and another that parts from it at the first switch.
-    TwoPaths,
     /// At random, in proportion to weights, whenever a flow has sent nothing through a switch for a while (LetFlow, NSDI 2017).
     Flowlet(Flowlets),
 }

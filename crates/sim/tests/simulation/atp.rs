@@ -177,7 +177,7 @@ fn every_transport_keeps_the_contract() {
     let reference = sizes(&run_with(JOBS, &[]));
     assert!(reference.iter().any(|&bytes| bytes != reference[0]), "sizes are drawn");
     for transport in ["atp", "pfabric", "dctcp-sd", "dctcp-bw"] {
-        for change in ["routing=ecmp", "routing=spray-random", "routing=two-paths", "messages.streaming=true"] {
+        for change in ["routing=ecmp", "routing=spray-random", "routing=flow-round-robin", "messages.streaming=true"] {
             let plan = if transport == "pfabric" { "queues.plan=pfabric" } else { "queues.plan=atp" };
             let class = if transport.starts_with("dctcp") { "traffic.jobs.class=0" } else { "traffic.jobs.class=1" };
             let transport_change = format!("traffic.jobs.transport={transport}");

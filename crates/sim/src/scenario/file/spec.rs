@@ -47,8 +47,7 @@ pub struct ScenarioSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<bool>,
     /// How a switch picks among equal-cost links: `"ecmp"` (by a hash of the flow), `"flow-round-robin"` (in turn by flow),
-    /// `"flowlet"` (by burst of a flow), `"spray-random"`, `"spray-round-robin"`, `"spray-permutation"` or `"two-paths"` (by
-    /// packet). Default: `"ecmp"`.
+    /// `"flowlet"` (by burst of a flow), `"spray-random"`, `"spray-round-robin"` or `"spray-permutation"` (by packet). Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// With `"flowlet"`: a packet that comes so long after the last one of its flow may take another link. Default: 50us.
@@ -125,8 +124,6 @@ pub enum RoutingName {
     SprayRoundRobin,
     /// In turn for each packet, in a fresh random order each time round.
     SprayPermutation,
-    /// One of two for each packet.
-    TwoPaths,
     /// At random for each burst of a flow.
     Flowlet,
 }
@@ -139,7 +136,6 @@ impl ScenarioSpec {
             RoutingName::SprayRandom => PathChoice::SprayRandom,
             RoutingName::SprayRoundRobin => PathChoice::SprayRoundRobin,
             RoutingName::SprayPermutation => PathChoice::SprayPermutation,
-            RoutingName::TwoPaths => PathChoice::TwoPaths,
             RoutingName::Flowlet => PathChoice::Flowlet(Flowlets {
                 gap: self.flowlet_gap.unwrap_or(DEFAULT_FLOWLET_GAP),
                 table: self.flowlet_table,
