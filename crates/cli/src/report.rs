@@ -11,7 +11,8 @@ use crate::stdout::print;
 
 const AFTER_HELP: &str = "\
 Example:
-  pliant report results/rack      writes results/rack/report.html from the files beside it";
+  # writes results/rack/report.html from the files beside it
+  pliant report results/rack";
 
 /// Writes the report of an output folder anew from its other files.
 #[derive(Args)]
