@@ -44,6 +44,7 @@ fn examples(command: &str) -> Vec<Vec<String>> {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     let examples = text.split("Example").nth(1).unwrap_or_else(|| panic!("{command} --help has no example"));
+    let examples = examples.replace(" \\\n      ", " ");
     let lines = examples.lines().map(str::trim).filter(|line| line.starts_with("pliant "));
     lines.map(|line| arguments(line.split("  ").next().unwrap().split(['|', '>']).next().unwrap())).collect()
 }
@@ -106,8 +107,8 @@ fn plans_of_the_help_text_are_plans() {
 fn the_scenario_to_start_from_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let help = String::from_utf8(pliant(&["check", "--help"]).stdout).unwrap();
-    let example = help.lines().find(|line| line.contains("> mine.toml") && line.contains("a scenario to start from"));
-    let (command, _) = example.expect("an example").split_once('>').unwrap();
+    let (_, example) = help.split_once("# a scenario to start from").expect("an example");
+    let (command, _) = example.lines().nth(1).and_then(|line| line.split_once("> mine.toml")).expect("its command");
     let words = arguments(command.trim());
     let output = pliant(&words.iter().map(String::as_str).collect::<Vec<_>>());
     fs::write(folder.path().join("mine.toml"), output.stdout).unwrap();
