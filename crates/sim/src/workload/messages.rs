@@ -269,19 +269,7 @@ impl MessageSource {
             }
         }
     }
-}
 
-impl Iterator for MessageSource {
-    type Item = Message;
-
-    fn next(&mut self) -> Option<Message> {
-        let message = self.next_of_all();
-        self.leave_to_others(self.others);
-        message
-    }
-}
-
-impl MessageSource {
     fn leave_to_others(&mut self, messages: u32) {
         for _ in 0..messages {
             self.next_of_all();
@@ -306,6 +294,16 @@ impl MessageSource {
         self.messages_left -= 1;
         self.bytes_left -= bytes;
         Some(Message { after: Span::from_ps(self.at), bytes: bytes as u32 })
+    }
+}
+
+impl Iterator for MessageSource {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        let message = self.next_of_all();
+        self.leave_to_others(self.others);
+        message
     }
 }
 

@@ -195,6 +195,10 @@ fn mistakes_are_named() {
         ),
         (&["path_weights=heavy"], "path_weights`: must be \"equal\", \"rate\", or an array"),
         (&["routing=flowlet", "shares=true"], "shares`: needs `routing` \"ecmp\""),
+        (
+            &["routing=flow-round-robin", "outages=[{links=[\"leaf 1 -> spine 0\"], reroute_after=\"0s\"}]"],
+            "outages`: move paths that a hash chooses",
+        ),
     ] {
         let changes: Vec<Override> = changes.iter().map(|text| Override::parse("--set", text).unwrap()).collect();
         let scenario = Scenario::parse(THREE, Path::new("three.toml")).unwrap().with(&changes);

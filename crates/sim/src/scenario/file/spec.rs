@@ -47,7 +47,8 @@ pub struct ScenarioSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<bool>,
     /// How a switch picks among equal-cost links: `"ecmp"` (by a hash of the flow), `"flow-round-robin"` (in turn by flow),
-    /// `"flowlet"` (by burst of a flow), `"spray-random"`, `"spray-round-robin"` or `"spray-permutation"` (by packet). Default: `"ecmp"`.
+    /// `"flowlet"` (by burst of a flow), `"spray-random"`, `"spray-round-robin"` or `"spray-permutation"` (by packet).
+    /// Default: `"ecmp"`.
     #[serde(default)]
     pub routing: RoutingName,
     /// With `"flowlet"`: a packet that comes so long after the last one of its flow may take another link. Default: 50us.
