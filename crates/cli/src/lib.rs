@@ -279,7 +279,7 @@ mod tests {
         helps(&Cli::command(), &mut texts);
         assert!(texts.len() >= 15, "{} commands", texts.len());
         for (name, text) in texts {
-            let text = text.replace("\\\n      ", "");
+            let text = shell::joined(&text);
             let examples: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).flat_map(commands).collect();
             assert!(!examples.is_empty(), "{name} has no example");
             for words in examples {
@@ -345,7 +345,7 @@ mod tests {
         let (mut whole, mut named, mut refused) = (0, 0, Vec::new());
         for (file, text) in documents() {
             let mut in_block = false;
-            let mut text = text.replace("\\\n    ", "");
+            let mut text = shell::joined(&text);
             // Names of hosts are looked up as the command is read; these have none.
             for host in 1..=9 {
                 text = text.replace(&format!("host{host}:"), &format!("192.0.2.{host}:"));

@@ -44,7 +44,7 @@ fn examples(command: &str) -> Vec<Vec<String>> {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     let examples = text.split("Example").nth(1).unwrap_or_else(|| panic!("{command} --help has no example"));
-    let examples = examples.replace(" \\\n      ", " ");
+    let examples = shell::joined(examples);
     let lines = examples.lines().map(str::trim).filter(|line| line.starts_with("pliant "));
     lines.map(|line| arguments(line.split("  ").next().unwrap().split(['|', '>']).next().unwrap())).collect()
 }
@@ -143,7 +143,7 @@ const SHORT_GUIDE: &[(&str, &[&str])] = &[
 /// The commands of the guide's code blocks, of which each may go over several lines.
 fn guide_commands(guide: &str) -> Vec<String> {
     let blocks = guide.split("\n```").skip(1).step_by(2).filter_map(|block| block.strip_prefix('\n'));
-    let joined = blocks.map(|block| block.replace("\\\n", " "));
+    let joined = blocks.map(shell::joined);
     joined.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
