@@ -4,8 +4,10 @@
 Usage: bench.py PLIANT [--runs N] [--no-peers] [SCENARIO]...
 SCENARIO: a name of the list SCENARIOS below (default: all)
 
-Runs of pliant are whole processes, set-up included, the median of N (default 3); a peer runs once per scenario, without
-its set-up, shortened where it is slow. Writes target/bench.json and prints a table. See README.md beside this file.
+Runs of pliant are whole processes, set-up included. N rounds (default 9) run every scenario once, one after the other, and each
+scenario's median counts: a machine whose speed changes from second to second changes all of them alike. A peer runs once per
+scenario, without its set-up, shortened where it is slow; the peers' runs are spread over the rounds. Writes target/bench.json and
+prints a table. See README.md beside this file.
 """
 
 import argparse
@@ -66,16 +68,19 @@ def pliant_command(pliant, name):
     return command
 
 
-def measure_pliant(command, runs):
-    rows = []
-    for _ in range(runs):
-        out, user, system, rss = run(command)
-        summary = json.loads(out)
-        delivered = sum(group["all"]["delivered_bytes"] for group in summary["groups"]) // 1460
-        rate = summary["packet_hops"] / (user + system)
-        rows.append({"hops_per_cpu_s": rate, "user_s": user, "peak_rss_mb": rss, "delivered": delivered})
-    rows.sort(key=lambda row: row["hops_per_cpu_s"])
-    return rows[len(rows) // 2]
+def measure_pliant(command):
+    out, user, system, rss = run(command)
+    summary = json.loads(out)
+    delivered = sum(group["all"]["delivered_bytes"] for group in summary["groups"]) // 1460
+    rate = summary["packet_hops"] / (user + system)
+    return {"hops_per_cpu_s": rate, "user_s": user, "peak_rss_mb": rss, "delivered": delivered}
+
+
+def middle(rows):
+    """The run of the median rate, with the least and the greatest."""
+    rows = sorted(rows, key=lambda row: row["hops_per_cpu_s"])
+    least, greatest = rows[0]["hops_per_cpu_s"], rows[-1]["hops_per_cpu_s"]
+    return {**rows[len(rows) // 2], "least_hops_per_cpu_s": least, "greatest_hops_per_cpu_s": greatest}
 
 
 def fat_tree_hosts(k):
@@ -117,7 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant", type=Path)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", metavar="N", type=int, default=9)
     parser.add_argument("--no-peers", action="store_true")
     options = parser.parse_intermixed_args()
     names = options.scenarios or SCENARIOS
@@ -125,30 +130,38 @@ def main():
         parser.error(f"unknown scenario {unknown[0]}; known: {' '.join(SCENARIOS)}")
     WORK.mkdir(parents=True, exist_ok=True)
 
+    commands = {name: pliant_command(options.pliant, name) for name in names if name != "large"}
+    beside = [] if options.no_peers else [(peer, name) for name in names if name in BESIDE_PEERS for peer in PEERS]
+    ours, theirs = {name: [] for name in commands}, {}
+    for number in range(options.runs):
+        for name, command in commands.items():
+            ours[name].append(measure_pliant(command))
+        for peer, name in beside[number::options.runs]:
+            theirs[peer, name] = measure_peer(peer, name)
+        print(f"round {number + 1} of {options.runs}", file=sys.stderr, flush=True)
+
     results = []
-    print(f"{'scenario':11} {'system':8} {'M hops/CPU s':>12} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
-    for name in names:
-        if name == "large":
-            large = measure_large(options.pliant, options.runs)
-            results.append({"scenario": name, "system": "pliant", **large})
-            print(f"{name:11} {'pliant':8} {large['hosts']} hosts: built in {large['build_cpu_s']:.3f} CPU s; "
-                  f"{large['bytes_per_host'] / 1e3:.1f} kB per host; "
-                  f"{large['bytes_per_flow'] / 1e3:.1f} kB per flow under way", flush=True)
-            continue
-        ours = measure_pliant(pliant_command(options.pliant, name), options.runs)
-        results.append({"scenario": name, "system": "pliant", **ours})
-        print(f"{name:11} {'pliant':8} {ours['hops_per_cpu_s'] / 1e6:12.1f} {ours['user_s']:8.2f} "
-              f"{ours['peak_rss_mb']:8.1f}", flush=True)
-        for peer in [] if options.no_peers or name not in BESIDE_PEERS else PEERS:
-            row = measure_peer(peer, name)
+    print(f"{'scenario':11} {'system':8} {'M hops/CPU s':>12} {'least':>8} {'greatest':>8} {'user s':>8} {'peak MB':>8} {'pliant is':>10}")
+    for name, rows in ours.items():
+        own = middle(rows)
+        results.append({"scenario": name, "system": "pliant", **own})
+        rates = [own[key] / 1e6 for key in ("hops_per_cpu_s", "least_hops_per_cpu_s", "greatest_hops_per_cpu_s")]
+        print(f"{name:11} {'pliant':8} {rates[0]:12.1f} {rates[1]:8.1f} {rates[2]:8.1f} {own['user_s']:8.2f} {own['peak_rss_mb']:8.1f}")
+        for peer in (peer for peer in PEERS if (peer, name) in theirs):
+            row = theirs[peer, name]
             if "unavailable" in row:
-                print(f"{name:11} {peer:8} not available: {row['unavailable']}", flush=True)
+                print(f"{name:11} {peer:8} not available: {row['unavailable']}")
                 continue
             keys = ("hops_per_cpu_s", "user_s", "peak_rss_mb", "delivered")
             results.append({"scenario": name, "system": peer, **{key: row[key] for key in keys}})
-            ratio = ours["hops_per_cpu_s"] / row["hops_per_cpu_s"]
-            print(f"{name:11} {peer:8} {row['hops_per_cpu_s'] / 1e6:12.2f} {row['user_s']:8.2f} "
-                  f"{row['peak_rss_mb']:8.1f} {ratio:9.1f}x", flush=True)
+            ratio = own["hops_per_cpu_s"] / row["hops_per_cpu_s"]
+            print(f"{name:11} {peer:8} {row['hops_per_cpu_s'] / 1e6:12.2f} {'':8} {'':8} {row['user_s']:8.2f} "
+                  f"{row['peak_rss_mb']:8.1f} {ratio:9.1f}x")
+    if "large" in names:
+        large = measure_large(options.pliant, options.runs)
+        results.append({"scenario": "large", "system": "pliant", **large})
+        print(f"{'large':11} {'pliant':8} {large['hosts']} hosts: built in {large['build_cpu_s']:.3f} CPU s; "
+              f"{large['bytes_per_host'] / 1e3:.1f} kB per host; {large['bytes_per_flow'] / 1e3:.1f} kB per flow under way")
 
     target = HERE.parent / "target" / "bench.json"
     target.write_text(json.dumps(results, indent=1) + "\n")

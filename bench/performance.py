@@ -84,6 +84,9 @@ def simulator(pliant):
     for words, names in ALONE.items():
         own = [rate(name, "pliant") for name in names]
         table.append([words, ", ".join(f"{each:.1f}" for each in own), ", ".join(f"{each / first:.2f}" for each in own), "", "", "", ""])
+    spread = [of["S1", "pliant"][key] / 1e6 for key in ("least_hops_per_cpu_s", "greatest_hops_per_cpu_s")]
+    table.append(["S1, the least and the greatest of its runs", ", ".join(f"{each:.1f}" for each in spread),
+                  ", ".join(f"{each / first:.2f}" for each in spread), "", "", "", ""])
     large = of["large", "pliant"]
     table.append(["a fat-tree of 11,664 hosts is built", f"in {large['build_cpu_s']:.2f} CPU s, {large['bytes_per_host'] / 1e3:.1f} kB per host",
                   "", "", "", "", ""])
