@@ -480,6 +480,9 @@ def main():
         case["name"] for case in before["case"]
         if case == cases.get(case["name"]) and before["peers"][case["peer"]] == description["peers"].get(case["peer"])
     ]
+    again = [] if arguments.pages else arguments.only or list(cases)
+    if stale := [name for name in cases if name in record["cases"] and name not in same and name not in again]:
+        fail(f"{', '.join(stale)}: recorded from another description; `--only CASE` for each runs them again")
     record["cases"] = {name: record["cases"][name] for name in cases if name in same and name in record["cases"]}
     record["description"] = description
     if not arguments.pages:
