@@ -2,7 +2,8 @@
 //
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
-// has its last byte. Besides ns-3's congestion controls there is TcpCubicHoldingThreshold, which a case can name.
+// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and TcpNewRenoHalvingWindow, which a
+// case can name.
 
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -51,6 +52,30 @@ class TcpCubicHoldingThreshold : public TcpCubic
 };
 
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicHoldingThreshold);
+
+// ns-3's NewReno, but a loss leaves half of the window (Linux). ns-3's leaves half of what is in flight without what was SACKed.
+class TcpNewRenoHalvingWindow : public TcpNewReno
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type =
+            TypeId("TcpNewRenoHalvingWindow").SetParent<TcpNewReno>().AddConstructor<TcpNewRenoHalvingWindow>();
+        return type;
+    }
+
+    uint32_t GetSsThresh(Ptr<const TcpSocketState> state, uint32_t) override
+    {
+        return std::max<uint32_t>(2 * state->m_segmentSize, state->m_cWnd / 2);
+    }
+
+    Ptr<TcpCongestionOps> Fork() override
+    {
+        return CopyObject<TcpNewRenoHalvingWindow>(this);
+    }
+};
+
+NS_OBJECT_ENSURE_REGISTERED(TcpNewRenoHalvingWindow);
 
 struct Options
 {
