@@ -88,7 +88,7 @@ bench: $(PLIANT)
 conformance: $(QUICK)
 	python3 bench/conformance/conformance.py $(QUICK)
 
-## The tables of docs/performance.md, with their peers: 40 minutes on a machine that does nothing else; needs root. PARTS names some
+## The tables of docs/performance.md, with their peers: an hour on a machine that does nothing else; needs root. PARTS names some
 ## of them (bench/performance.py --help).
 PARTS ?=
 performance: $(PLIANT)

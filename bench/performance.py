@@ -6,7 +6,7 @@ Usage: performance.py PLIANT [PART...]
 PART: simulator, instructions, transfer, rate-cap, blocks, daemon, objects, python (default: all of them). PLIANT is a release build. Each part
 runs the script of this folder that has its name or does its work, writes docs/performance/PART.json (the build, the machine,
 every figure of the script, the table's cells) and the table in docs/performance.md. Needs Linux and root; the scripts install
-their peers on Debian. All parts take 40 minutes, in which the machine should do nothing else.
+their peers on Debian. All parts take an hour, in which the machine should do nothing else.
 """
 
 import argparse

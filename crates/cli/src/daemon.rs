@@ -7,13 +7,16 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use pliant_daemon::control::{ControlError, Request, default_path, request};
 use pliant_daemon::{Config, ConfigError, Daemon, PRELOAD_SOCKET_VARIABLE, ServiceState, notify, use_all_descriptors};
-use pliant_net::allocator::return_large_blocks;
+use pliant_net::allocator::{return_free_pages, return_large_blocks};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::counted::counted;
 use crate::error::CliError;
 use crate::exit_status::ExitStatus;
 use crate::stdout::print;
+
+/// Between two times at which memory that was freed goes back to the operating system.
+const RETURN_EVERY: Duration = Duration::from_secs(60);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -159,6 +162,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
             say!("control socket {}", control.display());
         }
         tell(ServiceState::Ready);
+        tokio::spawn(return_free_memory());
         loop {
             tokio::select! {
                 ran = daemon.run() => {
@@ -179,6 +183,16 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     // Connections that are left do not hold the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ending
+}
+
+/// Else the memory of a daemon that runs for weeks would stay at its highest peak.
+async fn return_free_memory() {
+    let mut due = tokio::time::interval(RETURN_EVERY);
+    loop {
+        due.tick().await;
+        // It waits for locks.
+        let _ = tokio::task::spawn_blocking(return_free_pages).await;
+    }
 }
 
 fn say_cut(cut: u64) {

@@ -1,6 +1,6 @@
 //! The C library's allocator.
 
-#![allow(unsafe_code, reason = "no well-kept crate calls mallopt")]
+#![allow(unsafe_code, reason = "no well-kept crate calls mallopt and malloc_trim")]
 
 /// Bytes of the smallest block that gets pages of its own: glibc's initial M_MMAP_THRESHOLD.
 const LARGE: i32 = 128 * 1024;
@@ -19,5 +19,19 @@ pub fn return_large_blocks() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
+}
+
+/// Pages that hold no block go back to the operating system.
+///
+/// By itself glibc returns only those at the end of a heap. So one small block that stays keeps what all blocks below it had at
+/// their peak. With another C library this does nothing.
+///
+/// It holds the allocator's locks while it looks for such pages: some milliseconds with a gigabyte.
+pub fn return_free_pages() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `malloc_trim` takes a number and changes only what no block uses, under the allocator's locks.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
