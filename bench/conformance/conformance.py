@@ -344,10 +344,17 @@ def unit(name):
 # Running and recording.
 
 
+def lasting(case, seconds):
+    """The case for another time: groups that repeat do so until the same part of it is over."""
+    factor = seconds / case["seconds"]
+    flows = [{**group, "until_us": round(group["until_us"] * factor)} if "until_us" in group else group for group in case["flows"]]
+    return {**case, "seconds": seconds, "flows": flows}
+
+
 def side_by_side(case, defaults, seeds, pliant, done, switch=None):
     """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only."""
     switch = switch or {}
-    case = {**case, "seconds": switch.get("seconds", case["seconds"])}
+    case = lasting(case, switch.get("seconds", case["seconds"]))
     settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
     options = merged(merged(defaults["options"], case.get("options", {})), switch.get("options", {}))
     names = switch.get("measures", case["measures"])
