@@ -1,4 +1,5 @@
 //! Runs the commands of a page that make several hosts of one machine.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +23,11 @@ pub(crate) fn run_commands(page: &str, test: &str, tools: &[&str], namespaces: &
     let mark = format!("<!-- run by crates/cli/tests/{test} -->\n```sh\n");
     let (_, rest) = page.split_once(&mark).expect("the commands are marked");
     let (commands, _) = rest.split_once("```\n").expect("they end");
+    run_script(commands, tools, namespaces)
+}
+
+/// Runs a shell's commands in an empty folder, as [`run_commands`] does those of a page.
+pub(crate) fn run_script(commands: &str, tools: &[&str], namespaces: &str) -> Option<String> {
     let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
     if !missing.is_empty() || !is_root() {
         eprintln!("left out: this needs root, and {missing:?}");
