@@ -116,6 +116,47 @@ fn the_scenario_to_start_from_is_whole() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// The commands of pages on scenarios and switches run as they stand, the demo made short, each with what those before it wrote.
+/// What needs a network or minutes is left out.
+#[test]
+fn the_commands_of_pages_run() {
+    let mut ran = 0;
+    for page in ["README.md", "docs/switches.md", "docs/experiments.md"] {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = |name: &str| folder.path().join(name);
+        fs::create_dir_all(inside("docs/guide")).unwrap();
+        for file in fs::read_dir(repository().join("docs/guide")).unwrap().map(Result::unwrap) {
+            fs::copy(file.path(), inside("docs/guide").join(file.file_name())).unwrap();
+        }
+        let text = fs::read_to_string(repository().join(page)).unwrap();
+        let blocks = text.split("```").skip(1).step_by(2).map(shell::joined).collect::<Vec<_>>();
+        let lines = blocks.iter().flat_map(|block| block.lines());
+        for line in lines.map(|line| line.split(" #").next().unwrap().trim()) {
+            let (command, file) = line.split_once(" > ").map_or((line, None), |(command, file)| (command, Some(file)));
+            let mut words = if line.starts_with("pliant ") { arguments(command) } else { continue };
+            let local = ["show", "check", "run", "compare", "sweep", "export", "import", "reproduce"];
+            let takes_minutes = words[0] == "reproduce" && !words.iter().any(|word| word == "--check");
+            if !local.contains(&words[0].as_str()) || takes_minutes || words.iter().any(|word| word == "--on") {
+                continue;
+            }
+            if ["run", "compare", "sweep"].contains(&words[0].as_str()) {
+                words.extend(SHORT_DEMO.map(str::to_owned));
+            }
+            // A switch's own file; what was exported to one is like it.
+            if words.iter().any(|word| word == "config_db.json") {
+                fs::copy(inside("qos.json"), inside("config_db.json")).unwrap();
+            }
+            let output = pliant_in(folder.path(), &words.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(output.status.success(), "{page}: {line}: {}", stderr(&output));
+            if let Some(file) = file {
+                fs::write(inside(file), output.stdout).unwrap();
+            }
+            ran += 1;
+        }
+    }
+    assert!(ran >= 14, "{ran} commands");
+}
+
 /// What makes the guide's scenarios short, by file.
 const SHORT_GUIDE: &[(&str, &[&str])] = &[
     ("backup", &["--set", "duration=21ms", "--set", "topology.hosts_per_leaf=2", "--set", "traffic.backup.size=1MB"]),
