@@ -10,6 +10,7 @@ mod lists;
 mod locks;
 mod names;
 mod numbers;
+mod tables;
 mod words;
 
 use std::fs;
