@@ -36,7 +36,7 @@ fn rows_have_the_cells_of_their_head() {
             match of_line {
                 None => head = None,
                 Some(_) if other => {
-                    findings.push(format!("{}:{}: not the cells of its head", file.display(), number + 1))
+                    findings.push(format!("{}:{}: not the cells of its head", file.display(), number + 1));
                 }
                 Some(_) => {}
             }
