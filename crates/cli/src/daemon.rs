@@ -185,7 +185,7 @@ fn serve(arguments: &Arguments) -> Result<ExitStatus, CliError> {
     ending
 }
 
-/// Else the memory of a daemon that runs for weeks would stay at its highest peak.
+/// Else glibc keeps pages between blocks that stay.
 async fn return_free_memory() {
     let mut due = tokio::time::interval(RETURN_EVERY);
     loop {

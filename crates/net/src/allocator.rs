@@ -27,7 +27,8 @@ pub fn return_large_blocks() {
 /// By itself glibc returns only those at the end of a heap. So one small block that stays keeps what all blocks below it had at
 /// their peak. With another C library this does nothing.
 ///
-/// It holds the allocator's locks while it looks for such pages: some milliseconds with a gigabyte.
+/// It holds a heap's lock while it returns that heap's pages. Measured in a heap of 64 MB of which nearly all was free: 10 ms, and
+/// 0.7 ms the next time; of 1 GB: 170 and 12 ms.
 pub fn return_free_pages() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `malloc_trim` takes a number and changes only what no block uses, under the allocator's locks.
