@@ -231,16 +231,18 @@ def prepare_ns3():
 
 def run_ns3(case, options, seed, place, _):
     network, queue = case["network"], case["queue"]
+    kind = options.get("queue", queue["kind"])
     # One limit for all queues of a discipline that has a queue per flow.
     limits = queue["limits"]
-    if queue["kind"] == "round-robin":
+    if kind == "round-robin":
         limits = [f"{sum(int(limit[:-1]) for limit in limits)}p"]
     words = {
         "topology": network["kind"], "hosts": network["hosts"], "edgeMbit": network["edge_mbit"],
         "edgeUs": network["edge_us"], "coreMbit": network.get("core_mbit", 0), "coreUs": network.get("core_us", 0),
-        "queue": queue["kind"], "limits": ",".join(limits), "flows": place / "flows.csv", "seconds": case["seconds"],
+        "queue": kind, "limits": ",".join(limits), "flows": place / "flows.csv", "seconds": case["seconds"],
         "sampleFrom": START_UP * case["seconds"], "sampleUs": case["seconds"] / SAMPLES * 1e6, "RngRun": seed,
-        **{f"ns3::{name}": value for name, value in options.items()},
+        # Attributes of ns-3 have the name of their class; the rest is our program's.
+        **{f"ns3::{name}" if "::" in name else name: value for name, value in options.items()},
     }
     out = run([WORK / "ns3", *(f"--{key}={value}" for key, value in words.items())])
     return json.loads(out)

@@ -3,7 +3,7 @@
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
 // has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and TcpNewRenoHalvingWindow, which a
-// case can name.
+// case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts, and ClassRoundRobinQueueDisc.
 
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -77,6 +77,87 @@ class TcpNewRenoHalvingWindow : public TcpNewReno
 
 NS_OBJECT_ENSURE_REGISTERED(TcpNewRenoHalvingWindow);
 
+// A packet that finds its host's port idle starts up to a given time later, by a uniform draw. Pliant's host_jitter is the same.
+class LateFifoQueueDisc : public FifoQueueDisc
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type =
+            TypeId("LateFifoQueueDisc")
+                .SetParent<FifoQueueDisc>()
+                .AddConstructor<LateFifoQueueDisc>()
+                .AddAttribute("Rate", "Of the link.", DataRateValue(), MakeDataRateAccessor(&LateFifoQueueDisc::m_rate), MakeDataRateChecker())
+                .AddAttribute("Latest", "The longest delay.", TimeValue(), MakeTimeAccessor(&LateFifoQueueDisc::m_latest), MakeTimeChecker());
+        return type;
+    }
+
+  private:
+    bool DoEnqueue(Ptr<QueueDiscItem> item) override
+    {
+        const Time now = Simulator::Now();
+        if (GetNPackets() == 0 && now >= m_idleFrom)
+        {
+            m_notBefore = now + Seconds(m_draws->GetValue(0, m_latest.GetSeconds()));
+            Simulator::Schedule(m_notBefore - now, &QueueDisc::Run, this);
+        }
+        return GetInternalQueue(0)->Enqueue(item);
+    }
+
+    Ptr<QueueDiscItem> DoDequeue() override
+    {
+        const Time now = Simulator::Now();
+        if (now < m_notBefore)
+        {
+            return nullptr;
+        }
+        Ptr<QueueDiscItem> item = GetInternalQueue(0)->Dequeue();
+        if (item)
+        {
+            m_idleFrom = std::max(m_idleFrom, now) + m_rate.CalculateBytesTxTime(item->GetSize());
+        }
+        return item;
+    }
+
+    DataRate m_rate;
+    Time m_latest;
+    Time m_notBefore;
+    Time m_idleFrom;
+    Ptr<UniformRandomVariable> m_draws = CreateObject<UniformRandomVariable>();
+};
+
+NS_OBJECT_ENSURE_REGISTERED(LateFifoQueueDisc);
+
+// Bands in turn, a packet each, where stock ns-3 has a queue for each flow, one limit for all, and drops from the longest.
+class ClassRoundRobinQueueDisc : public PrioQueueDisc
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type =
+            TypeId("ClassRoundRobinQueueDisc").SetParent<PrioQueueDisc>().AddConstructor<ClassRoundRobinQueueDisc>();
+        return type;
+    }
+
+  private:
+    Ptr<QueueDiscItem> DoDequeue() override
+    {
+        for (size_t tried = 0; tried < GetNQueueDiscClasses(); ++tried)
+        {
+            m_band = (m_band + 1) % GetNQueueDiscClasses();
+            if (Ptr<QueueDiscItem> item = GetQueueDiscClass(m_band)->GetQueueDisc()->Dequeue())
+            {
+                return item;
+            }
+        }
+        return nullptr;
+    }
+
+    size_t m_band = 0;
+};
+
+NS_OBJECT_ENSURE_REGISTERED(ClassRoundRobinQueueDisc);
+
 struct Options
 {
     std::string topology = "dumbbell";
@@ -91,6 +172,7 @@ struct Options
     double seconds = 1;
     double sampleFrom = 0;
     double sampleMicroseconds = 1000;
+    double hostJitterMicroseconds = 0;
     uint32_t mss = 1448;
 };
 
@@ -250,9 +332,17 @@ Queues(const Options& options, double mbit, double microseconds)
                                 "LinkBandwidth", DataRateValue(DataRate(uint64_t(mbit * 1e6))),
                                 "LinkDelay", TimeValue(NanoSeconds(microseconds * 1e3)));
     }
-    else if (options.queue == "strict")
+    else if (options.queue == "late-fifo")
     {
-        const uint16_t root = helper.SetRootQueueDisc("ns3::PrioQueueDisc", "Priomap", StringValue(BANDS));
+        helper.SetRootQueueDisc("LateFifoQueueDisc",
+                                "MaxSize", StringValue(limits.at(0)),
+                                "Rate", DataRateValue(DataRate(uint64_t(mbit * 1e6))),
+                                "Latest", TimeValue(NanoSeconds(options.hostJitterMicroseconds * 1e3)));
+    }
+    else if (options.queue == "strict" || options.queue == "class-round-robin")
+    {
+        const char* discipline = options.queue == "strict" ? "ns3::PrioQueueDisc" : "ClassRoundRobinQueueDisc";
+        const uint16_t root = helper.SetRootQueueDisc(discipline, "Priomap", StringValue(BANDS));
         const auto bands = helper.AddQueueDiscClasses(root, limits.size(), "ns3::QueueDiscClass");
         for (size_t band = 0; band < limits.size(); ++band)
         {
@@ -340,7 +430,7 @@ class Network
         Options options = m_options;
         if (!isSwitch)
         {
-            options.queue = "fifo";
+            options.queue = options.hostJitterMicroseconds > 0 ? "late-fifo" : "fifo";
             options.limits = "100000p";
         }
         return Queues(options, mbit, microseconds).Install(device).Get(0);
@@ -389,12 +479,13 @@ main(int argc, char* argv[])
     command.AddValue("edgeUs", "delay of hosts' links", options.edgeMicroseconds);
     command.AddValue("coreMbit", "rate of the dumbbell's link", options.coreMbit);
     command.AddValue("coreUs", "delay of the dumbbell's link", options.coreMicroseconds);
-    command.AddValue("queue", "fifo, red, strict or round-robin, at switches", options.queue);
+    command.AddValue("queue", "fifo, red, strict, round-robin or class-round-robin, at switches", options.queue);
     command.AddValue("limits", "limit of each queue, such as 100p or 64000B, with commas", options.limits);
     command.AddValue("flows", "list of flows (CSV: start,src,dst,bytes,class)", options.flows);
     command.AddValue("seconds", "simulated time", options.seconds);
     command.AddValue("sampleFrom", "when sampling of the queue begins, in seconds", options.sampleFrom);
     command.AddValue("sampleUs", "time between samples", options.sampleMicroseconds);
+    command.AddValue("hostJitterUs", "how much later a packet may start that finds its host's port idle", options.hostJitterMicroseconds);
     command.AddValue("mss", "segment size", options.mss);
     command.Parse(argc, argv);
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(options.mss));
