@@ -17,10 +17,13 @@ class Counts:
         with self.lock:
             self.counts[what] = self.counts.get(what, 0) + number
 
+    def note(self, what):
+        print(f"{time.strftime('%H:%M:%S')} {self.name}{what}", file=sys.stderr, flush=True)
+
     def fail(self, what):
         with self.lock:
             self.failures.append(f"{self.name}{what}")
-            print(self.failures[-1], file=sys.stderr, flush=True)
+            self.note(what)
 
     def guard(self, what, work, *of):
         try:
