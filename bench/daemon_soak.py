@@ -34,7 +34,7 @@ from pathlib import Path
 from hosts import memory_bytes, until
 from programs import ECHO, ECHO_SERVER
 from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
-from soak_counts import Counts, run_all
+from soak_counts import FAILED, Counts, run_all
 
 # Of the daemons, by their sockets for connections and for files; the third is on the far host.
 PORT, FILES_PORT, THIRD_PORT, THIRD_FILES_PORT, MIRROR_PORT = 7411, 7413, 7421, 7423, 7480
@@ -48,6 +48,8 @@ IDLE, IDLE_SECONDS, AT_ONCE = 200, 20, 4
 PATIENCE_SECONDS = 300
 PIECE = 16_384
 DOWN_EVERY, DOWN_SECONDS = 60, 2
+# Seconds between lines on how far it is.
+TOLD_EVERY = 300
 # Of connections' descriptors, of which some are always opening or closing.
 MORE_DESCRIPTORS = 16
 # Caches fill for some minutes.
@@ -309,12 +311,18 @@ def main():
             return (folder / f"{name}.log").read_text().strip()
 
         def sample():
+            begun = told = time.monotonic()
             while not over.wait(given.every):
                 for name, of in samples.items():
                     pid = processes[name].pid
                     for key, value in (("bytes", memory_bytes(pid)), ("descriptors", descriptors(pid))):
                         if value is not None:
                             of[key].append(value)
+                if time.monotonic() - told >= TOLD_EVERY:
+                    told = time.monotonic()
+                    failed = sum(log(part).count(FAILED) for part in ("client", *parts))
+                    memory = ", ".join(f"{name} {of['bytes'][-1] / 2**20:.1f} MiB" for name, of in samples.items() if of["bytes"])
+                    print(f"{(told - begun) / 60:.0f} of {given.seconds / 60:.0f} minutes: {memory}, {failed} failures", file=sys.stderr, flush=True)
 
         threads = [threading.Thread(target=sample),
                    threading.Thread(target=disturb, args=(pliant, folder, network, over, counts, failures)),

@@ -5,6 +5,9 @@ import sys
 import threading
 import time
 
+# Before a failure in a part's log.
+FAILED = "failed: "
+
 
 class Counts:
     """`name` stands before each failure. Work goes on for so many seconds, until `end`."""
@@ -23,7 +26,7 @@ class Counts:
     def fail(self, what):
         with self.lock:
             self.failures.append(f"{self.name}{what}")
-            self.note(what)
+            self.note(f"{FAILED}{what}")
 
     def guard(self, what, work, *of):
         try:
