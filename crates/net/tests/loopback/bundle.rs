@@ -378,10 +378,12 @@ impl ChangeBytes for Panics {
 fn a_panic_of_a_nodes_thread_is_told() {
     block_on(async {
         let (here, mut to_here, _) = node(&["bulk"]);
-        let (_there, mut accepted, there) = node(&["bulk"]);
+        let (that_node, mut accepted, there) = node(&["bulk"]);
         let mut other = here.open(there, "bulk", Vec::new()).unwrap();
         let mut far = accepted.next().await.unwrap().stream;
-        let called = here.call_for_messages(there, "bulk", [7; 16], 0).unwrap();
+        // Nobody sends any, but who expects the call does not refuse it.
+        let expected = that_node.expect_messages("bulk").unwrap();
+        let called = here.call_for_messages(there, "bulk", expected.token(), 0).unwrap();
         let (mut program, near) = connection();
         program.write_all(b"x").unwrap();
         let carried = here.open(there, "bulk", Vec::new()).unwrap().carry_changed(near, Box::new(Panics));
