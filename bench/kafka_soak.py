@@ -41,7 +41,7 @@ TOPIC = {"retention.bytes": str(3 << 20), "segment.bytes": str(1 << 20)}
 
 
 def value_of(topic, partition, offset):
-    """Half of it is said twice: librdkafka sends as it is what its codec makes no smaller."""
+    """The second half repeats the first: librdkafka compresses only what becomes smaller."""
     shake = hashlib.shake_128(f"{topic} {partition} {offset}".encode())
     return 2 * shake.digest(50 + 50 * (offset % 8))
 
@@ -265,7 +265,7 @@ class Clients(Counts):
             time.sleep(5)
 
     def run(self):
-        # Librdkafka polls without a pause while it has records that it may not send yet, and would take the processors from the daemons.
+        # Threads of librdkafka were seen to poll without a pause. The daemons need the processors.
         os.nice(CLIENTS_NICE)
         topics = [Topic(self, door, kind) for door in self.given.doors for kind in KINDS]
         for topic in topics:

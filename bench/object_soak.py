@@ -192,7 +192,7 @@ class Objects(Counts):
             self.count("ranges" if headers else "by hash" if path.endswith(self.hashes.get(name, "-")) else "whole")
             self.count("bytes", len(got))
         except (OSError, ValueError, http.client.HTTPException) as error:
-            # A body that is cut off says what a status would have.
+            # The status had gone before the body was cut off.
             if isinstance(error, http.client.IncompleteRead):
                 status = None
             # Silence has no excuse: a door says what is wrong, or cuts the body off.
