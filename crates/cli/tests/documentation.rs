@@ -1,13 +1,15 @@
 //! What the documentation and the help texts tell users to type: it runs.
 
 mod common;
-#[path = "common/shell.rs"]
-mod shell;
+#[path = "common/page.rs"]
+mod page;
 
 use std::fs;
 use std::path::Path;
 
 use common::{pliant, pliant_in, stderr};
+use page::commands;
+use page::shell::{joined, words};
 use pliant_testbed::plan::Plan;
 
 /// Variants and traffic of the demo, small.
@@ -35,7 +37,7 @@ fn repository() -> &'static Path {
 
 /// What follows `pliant` in a command.
 fn arguments(command: &str) -> Vec<String> {
-    shell::words(command).split_off(1)
+    words(command).split_off(1)
 }
 
 /// The examples of a help text, without comments and without what they are piped into.
@@ -44,7 +46,7 @@ fn examples(command: &str) -> Vec<Vec<String>> {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     let examples = text.split("Example").nth(1).unwrap_or_else(|| panic!("{command} --help has no example"));
-    let examples = shell::joined(examples);
+    let examples = joined(examples);
     let lines = examples.lines().map(str::trim).filter(|line| line.starts_with("pliant "));
     lines.map(|line| arguments(line.split("  ").next().unwrap().split(['|', '>']).next().unwrap())).collect()
 }
@@ -129,11 +131,10 @@ fn the_commands_of_pages_run() {
             fs::copy(file.path(), inside("docs/guide").join(file.file_name())).unwrap();
         }
         let text = fs::read_to_string(repository().join(page)).unwrap();
-        let blocks = text.split("```").skip(1).step_by(2).map(shell::joined).collect::<Vec<_>>();
-        let lines = blocks.iter().flat_map(|block| block.lines());
-        for line in lines.map(|line| line.split(" #").next().unwrap().trim()) {
-            let (command, file) = line.split_once(" > ").map_or((line, None), |(command, file)| (command, Some(file)));
-            let mut words = if line.starts_with("pliant ") { arguments(command) } else { continue };
+        for line in &commands(&text) {
+            let (command, file) =
+                line.split_once(" > ").map_or((line.as_str(), None), |(command, file)| (command, Some(file)));
+            let mut words = arguments(command);
             let local = ["show", "check", "run", "compare", "sweep", "export", "import", "reproduce"];
             let takes_minutes = words[0] == "reproduce" && !words.iter().any(|word| word == "--check");
             if !local.contains(&words[0].as_str()) || takes_minutes || words.iter().any(|word| word == "--on") {
@@ -181,19 +182,12 @@ const SHORT_GUIDE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The commands of the guide's code blocks, of which each may go over several lines.
-fn guide_commands(guide: &str) -> Vec<String> {
-    let blocks = guide.split("\n```").skip(1).step_by(2).filter_map(|block| block.strip_prefix('\n'));
-    let joined = blocks.map(shell::joined);
-    joined.flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
-}
-
 /// Every command of the guide runs, made short, and its tables have a row for every variant of the scenario.
 #[test]
 fn the_guide_runs() {
     let guide = fs::read_to_string(repository().join("docs/guide.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let commands = guide_commands(&guide);
+    let commands = commands(&guide);
     let theory: Vec<_> = commands.iter().filter(|command| command.starts_with("pliant fluid ")).collect();
     assert!(!theory.is_empty(), "the guide has an example of the fluid model");
     for command in theory {

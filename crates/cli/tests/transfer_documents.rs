@@ -1,12 +1,16 @@
 //! The transfers that pages show bring files from host to host, word for word.
 
-#[path = "common/commands_of_page.rs"]
-mod commands_of_page;
+#[path = "common/page.rs"]
+mod page;
+#[path = "common/script.rs"]
+mod script;
 
 use std::fmt::Write;
 use std::path::Path;
 
-use commands_of_page::run_script;
+use page::commands;
+use page::shell::words;
+use script::run_script;
 
 /// The sender's host reaches each of the others by a cable of its own, and knows their names.
 const HOSTS: &str = "\
@@ -33,18 +37,15 @@ const NAMESPACES: &str = "pliant-sender pliant-doc1 pliant-doc2 pliant-doc3";
 /// The commands of a page's blocks that transfer or make a key, without their comments.
 fn transfers(page: &str) -> Vec<String> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
-    let blocks = text.split("```").skip(1).step_by(2);
-    let commands = blocks.flat_map(str::lines).map(|line| line.split(" #").next().unwrap().trim());
-    let wanted =
-        |line: &&str| ["keygen", "recv", "send", "offer", "fetch"].contains(&line.split(' ').nth(1).unwrap_or(""));
-    commands.filter(|line| line.starts_with("pliant ")).filter(wanted).map(str::to_owned).collect()
+    let wanted = |line: &String| ["keygen", "recv", "send", "offer", "fetch"].contains(&words(line)[1].as_str());
+    commands(&text).into_iter().filter(wanted).collect()
 }
 
 /// A shell's commands that run each where its page says, and compare what has come.
-fn script(commands: &[String]) -> String {
+fn script_of(commands: &[String]) -> String {
     let mut script = HOSTS.to_owned();
     for command in commands {
-        let line = match command.split(' ').nth(1).unwrap() {
+        let line = match words(command)[1].as_str() {
             "keygen" => {
                 format!(
                     "(cd sender && {command})\nfor host in host1 host2 host3 fetched; do cp sender/lab.key $host; done"
@@ -81,6 +82,6 @@ fn the_readme_and_the_pages_on_transfers_do_what_they_say() {
     let bounded = [listening, transfers("docs/bounded.md")].concat();
     for (commands, sends) in [(transfers("README.md"), 2), (network, 2), (bounded, 4)] {
         assert_eq!(commands.iter().filter(|line| line.contains(" send ")).count(), sends, "{commands:?}");
-        run_script(&script(&commands), &["ip", "diff", "cmp"], NAMESPACES);
+        run_script(&script_of(&commands), &["ip", "diff", "cmp"], NAMESPACES);
     }
 }

@@ -1,22 +1,13 @@
 //! Runs the commands of a page that make several hosts of one machine.
-#![allow(dead_code, reason = "each test takes what it needs")]
+
+#[path = "script.rs"]
+mod script;
 
 use std::path::Path;
-use std::process::Command;
 
-fn is_there(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(tool).is_file())
-}
+use script::run_script;
 
-/// Network namespaces are root's.
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
-}
-
-/// Runs the commands below docs/`page` that this `test` is named beside, in an empty folder; gives what they say. They must
-/// succeed. Nothing is run where one of `tools` is missing or the user is not root. Whatever fails, no process stays, and none
-/// of `namespaces`, which a shell expands.
+/// Runs the commands below docs/`page` that this `test` is named beside, as [`run_script`] does.
 pub(crate) fn run_commands(page: &str, test: &str, tools: &[&str], namespaces: &str) -> Option<String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let page = std::fs::read_to_string(docs.join(page)).unwrap();
@@ -24,30 +15,4 @@ pub(crate) fn run_commands(page: &str, test: &str, tools: &[&str], namespaces: &
     let (_, rest) = page.split_once(&mark).expect("the commands are marked");
     let (commands, _) = rest.split_once("```\n").expect("they end");
     run_script(commands, tools, namespaces)
-}
-
-/// Runs a shell's commands in an empty folder, as [`run_commands`] does those of a page.
-pub(crate) fn run_script(commands: &str, tools: &[&str], namespaces: &str) -> Option<String> {
-    let missing: Vec<_> = tools.iter().filter(|tool| !is_there(tool)).collect();
-    if !missing.is_empty() || !is_root() {
-        eprintln!("left out: this needs root, and {missing:?}");
-        return None;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let mut path = vec![Path::new(env!("CARGO_BIN_EXE_pliant")).parent().unwrap().to_owned()];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
-    let script = format!(
-        "set -eu\nend() {{ for job in $(jobs -p); do kill $job; done 2> /dev/null; \
-         for namespace in {namespaces}; do ip netns delete $namespace; done; }} 2> /dev/null\n\
-         trap end EXIT\n{commands}trap - EXIT\necho all done\n"
-    );
-    let output = Command::new("timeout")
-        .args(["300", "bash", "-c", &script])
-        .current_dir(folder.path())
-        .env("PATH", std::env::join_paths(path).unwrap())
-        .output()
-        .unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("all done"), "{said}");
-    Some(said)
 }
