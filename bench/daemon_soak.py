@@ -33,7 +33,7 @@ from pathlib import Path
 
 from hosts import memory_bytes, until
 from programs import ECHO, ECHO_SERVER
-from soak import ATTACKER, RECEIVER, SENDER, Network, memory_grown, stop_switch, write_plan
+from soak import ATTACKER, RECEIVER, SENDER, Network, growth, stop_switch, write_plan
 from soak_counts import FAILED, Counts, run_all
 
 # Of the daemons, by their sockets for connections and for files; the third is on the far host.
@@ -411,8 +411,8 @@ def main():
 
     result = {"seconds": given.seconds, **done["counts"], "disturbances": counts, "attacks": attacks, "faults": faults}
     for name, of in samples.items():
-        early, late, error, grown = memory_grown(of["bytes"], given.every)
-        few, many, off, _ = memory_grown(of["descriptors"], given.every)
+        early, late, error, grown = growth(of["bytes"], given.every)
+        few, many, off, opened = growth(of["descriptors"], given.every, share=0, more=MORE_DESCRIPTORS)
         print(f"{name:5} {early / 2**20:7.2f} MiB after the warm-up, {late / 2**20:7.2f} at the end, {error / 2**20:.2f} standard error, "
               f"{max(of['bytes']) / 2**20:7.2f} at most; descriptors {few:.0f}, {many:.0f}, {off:.0f} standard error")
         result[name] = {"after_warm_up": round(early), "end": round(late), "error": round(error), "peak": max(of["bytes"]), "descriptors": [few, many]}
@@ -420,7 +420,7 @@ def main():
             continue
         if grown:
             failures.append(f"the {name} daemon's memory grew from {early:.0f} to {late:.0f} bytes")
-        if many - few - 2 * off > MORE_DESCRIPTORS:
+        if opened:
             failures.append(f"the {name} daemon's descriptors grew from {few:.0f} to {many:.0f}")
     print(json.dumps({key: value for key, value in result.items() if key not in samples}))
     if given.out:

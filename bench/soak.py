@@ -175,8 +175,10 @@ class HostilePeer(threading.Thread):
             self.failures.append("the hostile peer has replaced a file")
 
 
-def memory_grown(samples, every):
-    """(bytes after the warm-up, bytes at the end, standard error of their difference, whether that is too much).
+def growth(samples, every, share=GROWTH_SHARE, more=GROWTH_BYTES):
+    """(value after the warm-up, value at the end, standard error of their difference, whether that is too much).
+
+    A share of the first value and `more` beyond it are allowed; the defaults are for bytes of memory.
 
     A line through the means of parts of the time after the warm-up: of two of them alone, one may have what comes and goes. What twice
     the standard error leaves of the growth is judged.
@@ -188,13 +190,13 @@ def memory_grown(samples, every):
     edges = [len(judged) * part // parts for part in range(parts + 1)]
     means = [statistics.fmean(judged[begin:end]) for begin, end in zip(edges, edges[1:])]
     if parts < 3:
-        return means[0], means[-1], 0.0, means[-1] > means[0] * (1 + GROWTH_SHARE) + GROWTH_BYTES
+        return means[0], means[-1], 0.0, means[-1] > means[0] * (1 + share) + more
     line = statistics.linear_regression(range(parts), means)
     off = sum((mean - line.intercept - line.slope * part) ** 2 for part, mean in enumerate(means))
     spread = sum((part - (parts - 1) / 2) ** 2 for part in range(parts))
     error = parts * (off / (parts - 2) / spread) ** 0.5
-    early, growth = line.intercept - line.slope / 2, line.slope * parts
-    return early, early + growth, error, growth - 2 * error > early * GROWTH_SHARE + GROWTH_BYTES
+    early, grown = line.intercept - line.slope / 2, line.slope * parts
+    return early, early + grown, error, grown - 2 * error > early * share + more
 
 
 def stop_switch(process, log):
@@ -310,7 +312,7 @@ def main():
 
     memory = {}
     for name, values in samples.items():
-        early, late, error, grown = memory_grown(values, given.every)
+        early, late, error, grown = growth(values, given.every)
         memory[name] = {"after_warm_up": round(early), "end": round(late), "error": round(error), "peak": max(values), "samples": len(values)}
         if grown:
             failures.append(f"{name}: memory grew from {early:.0f} to {late:.0f} bytes")

@@ -55,9 +55,9 @@ class TcpCubicHoldingThreshold : public TcpCubic
 
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicHoldingThreshold);
 
-// ns-3's CUBIC, but with fractions of segments, as the RFC's formulas have them (RFC 9438, section 4.2). ns-3, like Linux, computes
-// in whole segments: the curve stands still while it is less than one from its plateau, and what was acknowledged meanwhile counts
-// later, a segment for each acknowledgement.
+// ns-3's CUBIC, but with fractions of segments, as the RFC's formulas have them (RFC 9438, section 4.2). ns-3 computes in whole
+// segments: its curve stands still where it is less than one from its plateau. Acknowledgements that come meanwhile are counted.
+// Later they add a segment each time that one arrives, until the count is used up.
 class TcpCubicInFractions : public TcpCubic
 {
   public:
