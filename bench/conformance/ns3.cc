@@ -2,7 +2,7 @@
 //
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
-// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold, TcpCubicInFractions and
+// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and
 // TcpNewRenoHalvingWindow, which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts, and
 // ClassRoundRobinQueueDisc.
 
@@ -12,7 +12,6 @@
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
 
-#include <cmath>
 #include <deque>
 #include <fstream>
 #include <iostream>
@@ -54,89 +53,6 @@ class TcpCubicHoldingThreshold : public TcpCubic
 };
 
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicHoldingThreshold);
-
-// ns-3's CUBIC, but with fractions of segments, as the RFC's formulas have them (RFC 9438, section 4.2). ns-3 computes in whole
-// segments: its curve stands still where it is less than one from its plateau. Acknowledgements that come meanwhile are counted.
-// Later they add a segment each time that one arrives, until the count is used up.
-class TcpCubicInFractions : public TcpCubic
-{
-  public:
-    static TypeId GetTypeId()
-    {
-        static const TypeId type =
-            TypeId("TcpCubicInFractions").SetParent<TcpCubic>().AddConstructor<TcpCubicInFractions>();
-        return type;
-    }
-
-    void IncreaseWindow(Ptr<TcpSocketState> state, uint32_t acked) override
-    {
-        if (state->m_cWnd < state->m_ssThresh)
-        {
-            TcpCubic::IncreaseWindow(state, acked);
-            return;
-        }
-        const double window = double(state->m_cWnd) / state->m_segmentSize;
-        const Time now = Simulator::Now();
-        if (m_epoch == Time::Min())
-        {
-            m_epoch = now;
-            m_origin = std::max(m_largest, window);
-            m_toOrigin = std::cbrt((m_origin - window) / STEEPNESS);
-        }
-        const double distance = (now + m_leastRtt - m_epoch).GetSeconds() - m_toOrigin;
-        const double target = m_origin + STEEPNESS * distance * distance * distance;
-        double added = target > window ? (target - window) / window : 0.01 / window;
-        if (m_largest == 0)
-        {
-            added = std::max(added, 1.0 / 20);
-        }
-        state->m_cWnd += std::lround(std::min(added, 0.5) * acked * state->m_segmentSize);
-    }
-
-    void PktsAcked(Ptr<TcpSocketState> state, uint32_t acked, const Time& rtt) override
-    {
-        TcpCubic::PktsAcked(state, acked, rtt);
-        m_leastRtt = std::min(m_leastRtt, rtt);
-    }
-
-    uint32_t GetSsThresh(Ptr<const TcpSocketState> state, uint32_t inFlight) override
-    {
-        TcpCubic::GetSsThresh(state, inFlight);
-        const double window = double(state->m_cWnd) / state->m_segmentSize;
-        m_largest = window < m_largest ? window * (1 + LEFT) / 2 : window;
-        m_epoch = Time::Min();
-        return uint32_t(std::max(window * LEFT, 2.0) * state->m_segmentSize);
-    }
-
-    void CongestionStateSet(Ptr<TcpSocketState> state, const TcpSocketState::TcpCongState_t next) override
-    {
-        TcpCubic::CongestionStateSet(state, next);
-        if (next == TcpSocketState::CA_LOSS)
-        {
-            m_largest = 0;
-        }
-    }
-
-    Ptr<TcpCongestionOps> Fork() override
-    {
-        return CopyObject<TcpCubicInFractions>(this);
-    }
-
-  private:
-    // CUBIC's C in segments per cubic second, and what a loss leaves of the window.
-    static constexpr double STEEPNESS = 0.4;
-    static constexpr double LEFT = 0.7;
-
-    // Windows in segments; no loss has shown the largest while it is 0.
-    double m_largest = 0;
-    double m_origin = 0;
-    // Seconds.
-    double m_toOrigin = 0;
-    Time m_epoch = Time::Min();
-    Time m_leastRtt = Time::Max();
-};
-
-NS_OBJECT_ENSURE_REGISTERED(TcpCubicInFractions);
 
 // ns-3's NewReno, but a loss leaves half of the window (Linux). ns-3's leaves half of what is in flight without what was SACKed.
 class TcpNewRenoHalvingWindow : public TcpNewReno

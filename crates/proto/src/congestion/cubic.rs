@@ -15,12 +15,9 @@
 //! not for each segment as Linux does. Entering the Reno-friendly region never lowers the window. The curve starts with
 //! the first acknowledgement after recovery.
 //!
-//! Linux's growth differs at datacenter round-trip times, where the curve stands still. Until a loss has shown the
-//! largest window, Linux grows by a twentieth per round trip, where Reno's line adds half a segment. A timeout makes it
-//! forget that window. Reno's line never becomes steeper. All acknowledged bytes count, for at most half a segment
-//! each, and cuts are from the window, not from the flight. Not copied: Linux counts time in jiffies, rounds to whole
-//! segments, and looks ahead on the curve by the least round-trip time instead of the smoothed one.
+//! Linux's growth is in [`cubic_linux`](super::cubic_linux).
 
+use super::cubic_linux::LinuxGrowth;
 use super::hystart::{HyStart, HyStartConfig};
 use super::hystart_linux::{LinuxHyStart, Variant};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -34,11 +31,6 @@ const FLOOR_LOSS: f64 = 2.0;
 const FLOOR_MARK: f64 = 1.0;
 /// The curve's target lies at most this factor above the window.
 const LARGEST_STEP: f64 = 1.5;
-/// Linux: segments added by each acknowledged one: at least while no loss has shown the largest window (`cnt > 20`), on
-/// the curve's plateau (`100 * cwnd`), and at most (`max(ca->cnt, 2U)`).
-const LINUX_UNKNOWN: f64 = 1.0 / 20.0;
-const LINUX_PLATEAU: f64 = 1.0 / 100.0;
-const LINUX_LARGEST: f64 = 1.0 / 2.0;
 
 /// How slow start ends before packets are lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,8 +106,8 @@ settings! {
         pub hystart: HyStartKind = HyStartKind::Off => [source: "RFC 9406; Linux, tcp_cubic.c"],
         /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
         pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
-        /// How CUBIC's window grows, and what a timeout leaves: as in RFC 9438, or as in Linux, by at least a twentieth in a
-        /// round trip until a loss tells the largest window, and anew after a timeout.
+        /// How CUBIC's window grows, and what a timeout leaves: as in RFC 9438, or as in Linux, in whole segments, by at
+        /// least a twentieth in a round trip until a loss tells the largest window, and anew after a timeout.
         pub growth: Growth = Growth::Rfc9438 => [source: "RFC 9438; Linux, tcp_cubic.c"],
     }
     fixed {
@@ -140,8 +132,8 @@ impl CubicConfig {
         match self.hystart {
             HyStartKind::Off => SlowStart::Plain,
             HyStartKind::Rfc9406 => SlowStart::Rfc9406(HyStart::new(self.hystart_config())),
-            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Linux)),
-            HyStartKind::Ns3 => SlowStart::Linux(LinuxHyStart::new(self.hystart_config(), Variant::Ns3)),
+            HyStartKind::Linux => SlowStart::Linux(LinuxHyStart::new(self.hystart_threshold, Variant::Linux)),
+            HyStartKind::Ns3 => SlowStart::Linux(LinuxHyStart::new(self.hystart_threshold, Variant::Ns3)),
         }
     }
 }
@@ -179,9 +171,8 @@ pub struct Cubic {
     fast_convergence: bool,
     /// The next curve starts on its plateau: after a timeout, or when HyStart++ ended slow start.
     start_on_plateau: bool,
-    growth: Growth,
-    /// A loss has shown the plateau. In Linux, a timeout makes the controller forget it.
-    plateau_is_known: bool,
+    /// For Linux's growth.
+    linux: Option<LinuxGrowth>,
 }
 
 impl Cubic {
@@ -191,6 +182,7 @@ impl Cubic {
         assert!(config.initial_window > 0, "a window holds at least one segment");
         assert!(config.c > 0.0 && config.c.is_finite(), "C lies above 0");
         assert!(config.beta > 0.0 && config.beta < 1.0, "beta lies in (0, 1)");
+        let linux = (config.growth == Growth::Linux).then(LinuxGrowth::default);
         Self {
             cwnd: f64::from(config.initial_window),
             ssthresh: f64::INFINITY,
@@ -199,7 +191,7 @@ impl Cubic {
             k: 0.0,
             reno_window: 0.0,
             c: config.c,
-            beta: config.beta,
+            beta: if linux.is_some() { LinuxGrowth::beta(config.beta) } else { config.beta },
             epoch: None,
             last_ack: Instant::ZERO,
             slow_start: config.slow_start(),
@@ -207,8 +199,7 @@ impl Cubic {
             initial_window: config.initial_window,
             fast_convergence: config.fast_convergence,
             start_on_plateau: false,
-            growth: config.growth,
-            plateau_is_known: false,
+            linux,
         }
     }
 
@@ -232,19 +223,27 @@ impl Cubic {
                 if hystart.on_ack(sample, self.cwnd, self.ssthresh, f64::from(self.mss)) {
                     self.leave_slow_start();
                     self.avoidance(sample);
-                    return;
+                } else {
+                    self.grow_to_ssthresh(sample);
                 }
-                // All that was acknowledged counts, as far as ssthresh.
-                self.grow(sample, sample.acked);
-                self.cwnd = self.cwnd.min(self.ssthresh);
             }
-            _ => {
-                let counted = match self.growth {
-                    Growth::Rfc9438 => sample.acked.min(mss),
-                    Growth::Linux => sample.acked,
-                };
-                self.grow(sample, counted);
-            }
+            _ if self.linux.is_some() => self.grow_to_ssthresh(sample),
+            _ => self.grow(sample, sample.acked.min(mss)),
+        }
+    }
+
+    /// `tcp_slow_start`: all that was acknowledged counts as far as ssthresh. In Linux the rest counts in avoidance.
+    fn grow_to_ssthresh(&mut self, sample: &AckSample) {
+        if self.linux.is_none() {
+            self.grow(sample, sample.acked);
+            self.cwnd = self.cwnd.min(self.ssthresh);
+            return;
+        }
+        let packets = sample.acked.div_ceil(u64::from(self.mss));
+        let room = self.ssthresh - self.cwnd;
+        self.grow(sample, packets.min(room as u64) * u64::from(self.mss));
+        if packets as f64 > room {
+            self.avoidance(&AckSample { acked: (packets - room as u64) * u64::from(self.mss), ..*sample });
         }
     }
 
@@ -275,25 +274,20 @@ impl Cubic {
             None => self.start_epoch(sample.now),
         };
         let elapsed = sample.now.since(epoch);
-        match self.growth {
-            Growth::Rfc9438 => self.follow_curve(elapsed, sample),
-            Growth::Linux => self.follow_curve_as_linux(elapsed, sample),
+        if self.linux.is_some() {
+            self.follow_curve_as_linux(elapsed, sample);
+        } else {
+            self.follow_curve(elapsed, sample);
         }
     }
 
-    /// `bictcp_update`. It uses what each acknowledged segment adds, instead of its inverse `cnt`.
     fn follow_curve_as_linux(&mut self, elapsed: Span, sample: &AckSample) {
-        let acked = self.segments(sample.acked);
-        let target = self.curve(elapsed.plus(sample.smoothed_rtt));
-        let mut added = if target > self.cwnd { (target - self.cwnd) / self.cwnd } else { LINUX_PLATEAU / self.cwnd };
-        if !self.plateau_is_known {
-            added = added.max(LINUX_UNKNOWN);
-        }
-        // `beta_scale`: eighths of a window for each segment of Reno's.
-        let eighths = libm::floor(8.0 * (1.0 + self.beta) / (3.0 * (1.0 - self.beta)));
-        self.reno_window += 8.0 / eighths * acked / self.cwnd;
-        added = added.max((self.reno_window - self.cwnd) / self.cwnd);
-        self.cwnd += added.min(LINUX_LARGEST) * acked;
+        let Some(linux) = &mut self.linux else { return };
+        let packets = sample.acked.div_ceil(u64::from(self.mss));
+        let distance = linux.ahead(elapsed).as_secs_f64() - self.k;
+        let target = self.plateau + LinuxGrowth::whole(self.c * distance * distance * distance);
+        self.reno_window += linux.reno_segments(self.cwnd, self.beta, packets);
+        self.cwnd += linux.segments(self.cwnd, target, self.reno_window, packets);
     }
 
     fn follow_curve(&mut self, elapsed: Span, sample: &AckSample) {
@@ -323,16 +317,19 @@ impl Cubic {
         }
         self.k = libm::cbrt((self.plateau - self.cwnd) / self.c);
         self.reno_window = self.cwnd;
+        if let Some(linux) = &mut self.linux {
+            linux.on_epoch();
+        }
         self.start_on_plateau = false;
         self.epoch = Some(now);
         now
     }
 
-    /// The segments from which a cut is computed.
-    fn cut_from(&self, flight: u64) -> f64 {
-        match self.growth {
-            Growth::Rfc9438 => self.segments(flight),
-            Growth::Linux => self.cwnd,
+    /// What a cut leaves of the window, in segments.
+    fn after_cut(&self, flight: u64) -> f64 {
+        match self.linux {
+            Some(_) => libm::floor(self.cwnd * self.beta),
+            None => self.segments(flight) * self.beta,
         }
     }
 
@@ -340,17 +337,20 @@ impl Cubic {
     fn cut(&mut self, flight: u64, floor: f64) {
         let gives_way = self.fast_convergence && self.cwnd < self.plateau;
         self.plateau = if gives_way { self.cwnd * (1.0 + self.beta) / 2.0 } else { self.cwnd };
-        let before = self.cut_from(flight);
+        let left = self.after_cut(flight);
         self.set_ssthresh(flight);
-        self.cwnd = (before * self.beta).max(floor);
+        self.cwnd = left.max(floor);
         self.start_on_plateau = false;
-        self.plateau_is_known = true;
         self.epoch = None;
+        if let Some(linux) = &mut self.linux {
+            self.plateau = libm::floor(self.plateau);
+            linux.on_cut();
+        }
     }
 
     fn set_ssthresh(&mut self, flight: u64) {
         self.cwnd_prior = self.cwnd;
-        self.ssthresh = (self.cut_from(flight) * self.beta).max(FLOOR_LOSS);
+        self.ssthresh = self.after_cut(flight).max(FLOOR_LOSS);
     }
 
     /// RFC 9438 section 4.8.
@@ -360,11 +360,11 @@ impl Cubic {
         }
         self.cwnd = FLOOR_MARK;
         self.start_on_plateau = true;
-        if self.growth == Growth::Linux {
-            // `bictcp_reset`
-            (self.plateau, self.plateau_is_known) = (0.0, false);
-        }
         self.epoch = None;
+        if let Some(linux) = &mut self.linux {
+            self.plateau = 0.0;
+            *linux = LinuxGrowth::default();
+        }
         if let SlowStart::Linux(hystart) = &mut self.slow_start {
             hystart.on_timeout(event.now, event.next);
         }
@@ -373,6 +373,9 @@ impl Cubic {
 
 impl CongestionControl for Cubic {
     fn on_ack(&mut self, sample: &AckSample) {
+        if let Some(linux) = &mut self.linux {
+            linux.note(sample);
+        }
         if sample.acked > 0 && !sample.in_recovery {
             if self.cwnd < self.ssthresh {
                 self.slow_start(sample);
@@ -395,7 +398,9 @@ impl CongestionControl for Cubic {
     }
 
     fn on_recovered(&mut self, flight: u64) {
-        self.cwnd = self.cwnd.min(self.segments(flight).max(1.0) + 1.0);
+        let flight = self.segments(flight);
+        let flight = if self.linux.is_some() { libm::ceil(flight) } else { flight };
+        self.cwnd = self.cwnd.min(flight.max(1.0) + 1.0);
     }
 
     fn on_spurious_loss(&mut self, ssthresh: u64) {

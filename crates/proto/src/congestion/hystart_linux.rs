@@ -20,7 +20,7 @@
 //! 16 segments ends slow start.
 
 use super::AckSample;
-use super::hystart::{HyStartConfig, threshold};
+use super::hystart::threshold;
 use crate::time::{Instant, Span};
 
 const LEAST_WINDOW: f64 = 16.0;
@@ -28,6 +28,7 @@ const LONGEST_GAP: Span = Span::from_ms(2);
 const SAMPLES: u8 = 8;
 const BURST_BYTES: f64 = 4.0 * 65536.0;
 const LONGEST_BURST: Span = Span::from_ms(1);
+const LARGEST_RISE: Span = Span::from_ms(16);
 const NS3_LARGEST_RISE: Span = Span::from_secs(1);
 
 /// Whose HyStart it is.
@@ -44,7 +45,6 @@ pub enum Variant {
 pub struct LinuxHyStart {
     variant: Variant,
     minimum_threshold: Span,
-    maximum_threshold: Span,
     /// When the round began, and the last acknowledgement of its train.
     round_start: Instant,
     train: Instant,
@@ -58,13 +58,11 @@ pub struct LinuxHyStart {
 }
 
 impl LinuxHyStart {
-    /// A connection before its first acknowledgement.
-    pub(super) fn new(config: HyStartConfig, variant: Variant) -> Self {
-        let HyStartConfig { minimum_threshold, maximum_threshold, .. } = config;
+    /// A connection before its first acknowledgement; a rise by less than `minimum_threshold` does not count.
+    pub(super) fn new(minimum_threshold: Span, variant: Variant) -> Self {
         Self {
             variant,
             minimum_threshold,
-            maximum_threshold,
             round_start: Instant::ZERO,
             train: Instant::ZERO,
             round_end: 0,
@@ -130,9 +128,10 @@ impl LinuxHyStart {
             self.samples += 1;
             return false;
         }
+        let minimum = self.minimum_threshold;
         let rise = match self.variant {
-            Variant::Linux => threshold(self.least, self.minimum_threshold, self.maximum_threshold),
-            Variant::Ns3 => self.least.clamp(self.minimum_threshold, NS3_LARGEST_RISE.max(self.minimum_threshold)),
+            Variant::Linux => threshold(self.least, minimum, LARGEST_RISE.max(minimum)),
+            Variant::Ns3 => self.least.clamp(minimum, NS3_LARGEST_RISE.max(minimum)),
         };
         self.current > self.least.plus(rise)
     }

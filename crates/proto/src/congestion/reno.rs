@@ -8,10 +8,15 @@
 //! |---|---|---|
 //! | initial window | 10 segments | RFC 6928 |
 //! | counting in avoidance | bytes | RFC 3465; RFC 5681 section 3.1 recommends it |
+//! | growth | RFC 5681's | Linux's (`net/ipv4/tcp_cong.c`) differs, see below |
+//!
+//! In slow start Linux counts all that an acknowledgement brings, as far as ssthresh, and the rest in avoidance. RFC 5681
+//! adds one segment at most, so delayed acknowledgements slow its slow start down. Linux cuts half of the window, not of
+//! the flight. Its windows are whole segments.
 
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
-use crate::settings;
 use crate::settings::Range;
+use crate::{choices, settings};
 
 /// What avoidance counts towards the next segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,12 +28,26 @@ pub enum Counting {
     Acks,
 }
 
+choices! {
+    /// How slow start grows, and what a loss leaves.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum RenoGrowth {
+        /// As the RFC says.
+        Rfc5681 = "rfc5681",
+        /// As in Linux.
+        Linux = "linux",
+    }
+}
+
 settings! {
     /// Settings of [`Reno`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct RenoConfig {
         /// Initial window in segments. RFC 5681 gives 2 to 4.
         pub initial_window: u16 = 10 => [range: Range::from(1).of("segment"), source: "RFC 6928"],
+        /// How Reno's slow start grows, and what a loss leaves: as in RFC 5681, by one segment at most for each
+        /// acknowledgement, and half of the flight; or as in Linux, by all that is acknowledged, and half of the window.
+        pub reno_growth: RenoGrowth = RenoGrowth::Rfc5681 => [source: "RFC 5681; Linux, tcp_cong.c"],
     }
     fixed {
         /// What avoidance counts. Default bytes.
@@ -46,6 +65,7 @@ pub struct Reno {
     mss: u16,
     initial_window: u16,
     counting: Counting,
+    growth: RenoGrowth,
 }
 
 impl Reno {
@@ -60,6 +80,7 @@ impl Reno {
             mss,
             initial_window: config.initial_window,
             counting: config.counting,
+            growth: config.reno_growth,
         }
     }
 
@@ -70,11 +91,21 @@ impl Reno {
             return;
         }
         let mss = self.mss();
+        let mut acked = sample.acked;
         if self.cwnd < self.ssthresh {
-            self.cwnd = self.cwnd.saturating_add(sample.acked.min(mss));
-            return;
+            if self.growth == RenoGrowth::Rfc5681 {
+                self.cwnd = self.cwnd.saturating_add(acked.min(mss));
+                return;
+            }
+            // `tcp_slow_start`
+            let counted = acked.div_ceil(mss).saturating_mul(mss).min(self.ssthresh - self.cwnd);
+            self.cwnd = self.cwnd.saturating_add(counted);
+            acked = acked.saturating_sub(counted);
+            if acked == 0 {
+                return;
+            }
         }
-        let mut counts = if self.counting == Counting::Bytes { sample.acked } else { mss };
+        let mut counts = if self.counting == Counting::Bytes { acked } else { mss };
         // A stretched acknowledgement earns one segment now and at most one later, per unit of weight: no burst.
         let mut earned = 1;
         if weight != 1.0 {
@@ -107,9 +138,14 @@ impl Reno {
         u64::from(self.mss)
     }
 
-    /// RFC 5681 equation 4.
+    /// RFC 5681 equation 4, or `tcp_reno_ssthresh`.
     fn half_of(&self, flight: u64) -> u64 {
-        (flight / 2).max(2 * self.mss())
+        let mss = self.mss();
+        let half = match self.growth {
+            RenoGrowth::Rfc5681 => flight / 2,
+            RenoGrowth::Linux => self.cwnd / mss / 2 * mss,
+        };
+        half.max(2 * mss)
     }
 
     fn on_timeout(&mut self, event: &Congestion) {
@@ -142,6 +178,10 @@ impl CongestionControl for Reno {
 
     fn on_recovered(&mut self, flight: u64) {
         // RFC 6582 section 3.2 step 3, option 1. Recovery has kept cwnd at ssthresh, which is the RFC's upper bound.
+        let flight = match self.growth {
+            RenoGrowth::Rfc5681 => flight,
+            RenoGrowth::Linux => flight.div_ceil(self.mss()).saturating_mul(self.mss()),
+        };
         self.cwnd = self.cwnd.min(flight.max(self.mss()).saturating_add(self.mss()));
     }
 

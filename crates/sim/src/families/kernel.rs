@@ -50,6 +50,7 @@ fn linux() -> Table {
         delayed_ack = "40ms"
         hystart = "linux"
         growth = "linux"
+        reno_growth = "linux"
     }
 }
 
@@ -136,13 +137,14 @@ mod tests {
     use super::super::tcp::TCP_TABLE;
     use super::*;
 
-    /// Each of Linux's settings is one of TCP's.
+    /// Each of Linux's settings is one of the models'.
     #[test]
     fn linux_has_settings_of_tcp() {
-        let tables = tcp::built_in("cubic").tables();
-        let tcp = tables.iter().find(|table| table.name == TCP_TABLE).unwrap();
+        let tables = ["cubic", "reno"].map(|model| tcp::built_in(model).tables());
+        let tcp = tables.iter().flatten().filter(|table| table.name == TCP_TABLE);
+        let keys: Vec<&str> = tcp.flat_map(|table| &table.settings).map(|setting| setting.key).collect();
         for key in linux().keys() {
-            assert!(tcp.settings.iter().any(|setting| setting.key == key), "{key}");
+            assert!(keys.contains(&key.as_str()), "{key}");
         }
     }
 }

@@ -23,7 +23,7 @@ fn path(rtt: Span) -> LossyPath {
 
 #[test]
 fn stays_small() {
-    assert!(size_of::<Cubic>() <= 160);
+    assert!(size_of::<Cubic>() <= 176);
 }
 
 /// RFC 9438 sections 4.6 and 4.8: beta of the flight; at least two segments on loss, one on a mark or timeout.
@@ -310,60 +310,87 @@ fn as_linux() -> Cubic {
     Cubic::new(CubicConfig { initial_window: 100, growth: Growth::Linux, ..CubicConfig::default() }, MSS)
 }
 
-/// `rounds` round trips of 100 us in which every segment of the window is acknowledged by itself, from `start` on.
-fn segment_by_segment(cubic: &mut Cubic, start: Instant, rounds: u64) -> Instant {
-    let rtt = Span::from_us(100);
-    let mut now = start;
-    for _ in 0..rounds {
-        now = now.after(rtt);
-        for _ in 0..cubic.window() / SEGMENT {
-            cubic.on_ack(&AckSample { now, smoothed_rtt: rtt, ..ack(SEGMENT) });
-        }
-    }
-    now
+/// Acknowledges `segments` one by one, at the connection's beginning, and returns the window in segments.
+fn one_by_one(cubic: &mut Cubic, segments: u64) -> u64 {
+    (0..segments).for_each(|_| cubic.on_ack(&ack(SEGMENT)));
+    cubic.window() / SEGMENT
 }
 
-/// By hand from `bictcp_update` and `bictcp_recalc_ssthresh`, at a round-trip time at which the curve stands still. A loss at
-/// 100 segments leaves 70; the line of Reno adds 8/15 in a round trip: 3 rounds 1.6 and 15 rounds 8, less what is behind as
-/// each segment closes only a cwnd-th of the gap.
+/// By hand from `bictcp_update` and `cubictcp_recalc_ssthresh`, at a round-trip time at which the curve stands still. A loss
+/// at 100 segments leaves 70. The line of Reno gains a segment with more than 70 * 15 / 8 = 131 acknowledged ones, and the
+/// next, from 71, with more than 133, of which one is left over. Each time the window pays at once, from what has been
+/// acknowledged since its last segment.
 #[test]
 fn linux_follows_renos_line_after_a_loss() {
     let mut cubic = as_linux();
     cubic.on_congestion(&congestion(Cause::Loss, 60 * SEGMENT));
     assert_eq!((cubic.window(), cubic.ssthresh()), (70 * SEGMENT, 70 * SEGMENT), "of the window, not of the flight");
-    segment_by_segment(&mut cubic, Instant::ZERO, 15);
-    let grown = cubic.window() as f64 / SEGMENT as f64 - 70.0;
-    assert!((7.0..=8.1).contains(&grown), "{grown}");
+    assert_eq!([131, 1, 132, 1].map(|segments| one_by_one(&mut cubic, segments)), [70, 71, 71, 72]);
+}
+
+/// By hand: cuts are to 717/1024 of the window, rounded down, where 0.7 of 90 is less than 63 in binary. A second loss at 63
+/// segments leaves 44, and a plateau of 63 * 1741 / 2048 = 53. So the curve lasts cbrt(9 / 0.4) = 2.823 s. At 2 s it is 0.22
+/// segments below its plateau, which is none: each 44 / 9 = 4 segments gain one. At 1 s it is 2.42 below, which is 2: each 44 /
+/// 7 = 6.
+#[test]
+fn linux_cuts_and_follows_the_curve_in_whole_segments() {
+    let after = |ms| {
+        let mut cubic =
+            Cubic::new(CubicConfig { initial_window: 90, growth: Growth::Linux, ..CubicConfig::default() }, MSS);
+        cubic.on_congestion(&congestion(Cause::Loss, 90 * SEGMENT));
+        assert_eq!(cubic.window(), 63 * SEGMENT);
+        cubic.on_congestion(&congestion(Cause::Loss, 63 * SEGMENT));
+        assert_eq!(one_by_one(&mut cubic, 1), 44);
+        let now = Instant::ZERO.after(Span::from_ms(ms));
+        let mut acknowledged = 0;
+        while cubic.window() == 44 * SEGMENT {
+            cubic.on_ack(&AckSample { now, ..ack(SEGMENT) });
+            acknowledged += 1;
+        }
+        1 + acknowledged
+    };
+    assert_eq!((after(2000), after(1000)), (4, 6));
 }
 
 /// By hand: a loss at 100 segments leaves 70, a timeout then a ssthresh of 49, which 48 acknowledgements reach. With the
-/// largest window forgotten each further segment adds a twentieth (`cnt` is 20 at most while `last_max_cwnd` is 0): 2.45
-/// with 49 of them. The RFC's line of Reno adds half a segment.
+/// largest window forgotten each 20 segments gain one (`cnt` is 20 at most while `last_max_cwnd` is 0). The RFC's line of
+/// Reno adds half a segment in a round trip.
 #[test]
 fn linux_forgets_the_largest_window_after_a_timeout() {
-    let added = |growth| {
+    let after_timeout = |growth| {
         let config = CubicConfig { initial_window: 100, growth, ..CubicConfig::default() };
         let mut cubic = Cubic::new(config, MSS);
         cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
         cubic.on_congestion(&congestion(Cause::Timeout, 70 * SEGMENT));
-        let mut acknowledge = |segments| {
-            (0..segments).for_each(|_| cubic.on_ack(&AckSample { smoothed_rtt: Span::from_us(100), ..ack(SEGMENT) }));
-            cubic.window() as f64 / SEGMENT as f64
-        };
-        assert_near(acknowledge(48), 49.0, 0.001);
-        acknowledge(49) - 49.0
+        assert_eq!(one_by_one(&mut cubic, 48), 49);
+        cubic
     };
-    assert_near(added(Growth::Linux), 2.45, 0.01);
-    assert_near(added(Growth::Rfc9438), 0.52, 0.02);
+    let mut linux = after_timeout(Growth::Linux);
+    assert_eq!([19, 1, 19, 1].map(|segments| one_by_one(&mut linux, segments)), [49, 50, 50, 51]);
+    let mut rfc = after_timeout(Growth::Rfc9438);
+    one_by_one(&mut rfc, 49);
+    assert_near(rfc.window() as f64 / SEGMENT as f64, 49.52, 0.001);
 }
 
-/// `cnt` is 2 at least: an acknowledged segment adds half a segment at most, however far the curve has run.
+/// `cnt` is 2 at least: an acknowledged segment adds half a segment at most, however far the curve has run. What was
+/// acknowledged while the curve stood still is worth one segment (`tcp_cong_avoid_ai`).
 #[test]
 fn linux_adds_half_a_segment_at_most() {
     let mut cubic = as_linux();
     cubic.on_congestion(&congestion(Cause::Loss, 100 * SEGMENT));
     let late = rounds(&mut cubic, Instant::ZERO, Span::from_ms(1), 1, true).after(Span::from_secs(60));
     let before = cubic.window();
-    cubic.on_ack(&AckSample { now: late, smoothed_rtt: Span::from_ms(1), ..ack(10 * SEGMENT) });
-    assert_eq!(cubic.window() - before, 5 * SEGMENT);
+    cubic.on_ack(&AckSample { now: late, ..ack(10 * SEGMENT) });
+    assert_eq!(cubic.window() - before, (1 + 5) * SEGMENT);
+}
+
+/// `tcp_slow_start`: all that an acknowledgement brings counts as far as ssthresh, and the rest in avoidance, where it pays half
+/// of the 20 segments for one.
+#[test]
+fn linux_counts_what_is_left_of_slow_start_in_avoidance() {
+    let mut cubic = as_linux();
+    cubic.on_congestion(&congestion(Cause::Timeout, 0));
+    cubic.on_ack(&ack(79 * SEGMENT));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (70 * SEGMENT, 70 * SEGMENT));
+    assert_eq!([9, 1].map(|segments| one_by_one(&mut cubic, segments)), [70, 71]);
 }

@@ -1,7 +1,7 @@
 //! Reno's controller alone: its square-root law where each loss is repaired at once, so that nothing but growth and cuts
 //! decides. The simulator's `loss_rate` tests hold the whole sender, its recovery included, against the same law.
 
-use super::super::reno::{Counting, Reno, RenoConfig};
+use super::super::reno::{Counting, Reno, RenoConfig, RenoGrowth};
 use super::super::{AckSample, Cause, Congestion, CongestionControl};
 use super::model::{LossyPath, MSS, Sender};
 use super::{ack, assert_near, congestion};
@@ -48,6 +48,22 @@ fn slow_start_grows_by_acked_bytes_up_to_a_segment() {
     reno.on_ack(&ack(300));
     reno.on_ack(&ack(5 * SEGMENT));
     assert_eq!(reno.window(), 12 * SEGMENT + 300);
+}
+
+/// `tcp_slow_start` and `tcp_reno_ssthresh`: all that is acknowledged counts as far as ssthresh, and the rest in avoidance. Half
+/// of the window remains, in whole segments.
+#[test]
+fn linux_counts_all_that_is_acknowledged() {
+    let config = RenoConfig { initial_window: 25, reno_growth: RenoGrowth::Linux, ..RenoConfig::default() };
+    let mut reno = Reno::new(config, MSS);
+    reno.on_ack(&ack(5 * SEGMENT + 1));
+    assert_eq!(reno.window(), 31 * SEGMENT, "a packet shorter than a segment counts as one");
+    reno.on_congestion(&congestion(Cause::Timeout, 9 * SEGMENT));
+    assert_eq!((reno.window(), reno.ssthresh()), (SEGMENT, 15 * SEGMENT));
+    reno.on_ack(&ack(20 * SEGMENT));
+    assert_eq!(reno.window(), 15 * SEGMENT);
+    reno.on_ack(&ack(9 * SEGMENT));
+    assert_eq!(reno.window(), 16 * SEGMENT, "6 segments were left of slow start");
 }
 
 /// Avoidance adds one segment per window of bytes and carries the remainder over.
