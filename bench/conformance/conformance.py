@@ -9,6 +9,7 @@ missing. Scenarios, lists of flows and the peers' programs are left in target/co
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import platform
@@ -41,6 +42,17 @@ import pyarrow.parquet, sys
 table = pyarrow.parquet.read_table(sys.argv[1], columns=["at_ps", "port", "packets"]).to_pydict()
 rows = zip(*table.values())
 print(sum(packets for at, port, packets in rows if port == int(sys.argv[2]) and at > int(sys.argv[3])))
+"""
+# What flows under REFLEX took for their fair share, by flow: at each boundary of their intervals the time and bytes per second.
+FAIR_RATE_READER = """
+import json, pyarrow.parquet, sys
+columns = ["flow", "at_ps", "fair_rate_bytes_per_s"]
+table = pyarrow.parquet.read_table(sys.argv[1], columns=columns).to_pydict()
+rates = {}
+for flow, at, rate in zip(*(table[column] for column in columns)):
+    if rate is not None:
+        rates.setdefault(flow, []).append([at / 1e12, rate])
+print(json.dumps(rates))
 """
 # A machine with other work may be too busy for a run of the kernel.
 ATTEMPTS = 12
@@ -99,6 +111,11 @@ def flows_of(case, seed):
     return sorted(rows, key=lambda row: row[1])
 
 
+def contracts_of(case):
+    """By group, of those that have one: such flows are under REFLEX."""
+    return {group["name"]: group["contract"] for group in case["flows"] if "contract" in group}
+
+
 def write_flows(rows, path):
     with path.open("w") as file:
         file.write("start,src,dst,bytes,class\n")
@@ -121,6 +138,13 @@ def queues_of(queue):
     if queue["kind"] == "red":
         marking = {"red": queue["red"]} if "red" in queue else {"ecn": {"threshold": f"{queue['threshold']} packets"}}
         return {"queue": [{"name": "all", "classes": [0], "limit": limits[0], **marking}]}
+    if queue["kind"] == "weighted-classes":
+        marking = {"ecn": {"threshold": f"{queue['threshold']} packets"}}
+        rows = [
+            {"name": f"class {n}", "classes": [n], "weight": weight, "limit": limit, **marking}
+            for n, (weight, limit) in enumerate(zip(queue["weights"], limits, strict=True))
+        ]
+        return {"scheduler": "dwrr", "quantum": f"{PACKET_BYTES}B", "queue": rows}
     scheduler = {"strict": "strict", "round-robin": "dwrr"}[queue["kind"]]
     rows = [{"name": f"class {n}", "classes": [n], "limit": limit} for n, limit in enumerate(limits)]
     return {"scheduler": scheduler, "queue": rows}
@@ -141,7 +165,22 @@ def picoseconds(seconds):
     return round(seconds * 1e12)
 
 
-def scenario_of(case, settings, flows, seed):
+def traffic_of(case, settings, seed, place):
+    """Flows with a contract are in groups of their own, whose lists lie beside the list of all flows, which peers read."""
+    rows, contracts, common = flows_of(case, seed), contracts_of(case), settings.get("group", {})
+    write_flows(rows, place / "flows.csv")
+    if not contracts:
+        return {"flows": {"kind": "trace", "path": str(place / "flows.csv"), **common}}
+    groups = {}
+    for name in dict.fromkeys(row[0] for row in rows):
+        path = place / f"flows-{name}.csv"
+        write_flows([row for row in rows if row[0] == name], path)
+        flexible = {"contract": contracts[name], "reflex": {}} if name in contracts else {}
+        groups[name] = {"kind": "trace", "path": str(path), **common, **flexible}
+    return groups
+
+
+def scenario_of(case, settings, traffic, seed):
     own = {key: value for key, value in settings.items() if key != "group"}
     base = {
         "seed": seed,
@@ -153,15 +192,13 @@ def scenario_of(case, settings, flows, seed):
         "queues": queues_of(case["queue"]),
         "host_queues": {"plan": "drop-tail", "limit": "100000 packets"},
     }
-    group = {"kind": "trace", "path": str(flows), **settings.get("group", {})}
-    return merged(base, {**own, "traffic": {"flows": group}})
+    return merged(base, {**own, "traffic": traffic})
 
 
 def run_pliant(case, settings, seed, pliant, place):
     """The list of flows that it leaves is the peer's, too."""
-    flows, scenario, out = place / "flows.csv", place / "scenario.toml", place / "out"
-    write_flows(flows_of(case, seed), flows)
-    made = scenario_of(case, settings, flows, seed)
+    scenario, out = place / "scenario.toml", place / "out"
+    made = scenario_of(case, settings, traffic_of(case, settings, seed, place), seed)
     scenario.write_text("".join(f"{key} = {toml_value(value)}\n" for key, value in made.items()))
     run([pliant, "run", scenario, "--quiet", "--force", "--out", out])
     return read_output(case, out)
@@ -177,6 +214,9 @@ def read_output(case, out):
     drops = [key for key in ports[0] if re.fullmatch(r"dropped_\w+_packets", key)]
     from_ps = picoseconds(START_UP * case["seconds"])
     sampled = run([WORK / "venv/bin/python", "-c", QUEUE_READER, out / "queue_series.parquet", ports[0]["port"], from_ps])
+    rates = {}
+    if contracts_of(case):
+        rates = json.loads(run([WORK / "venv/bin/python", "-c", FAIR_RATE_READER, out / "reflex_series.parquet"]))
     return {
         "queue_packets": int(sampled) / (SAMPLES * (1 - START_UP)),
         "forwarded": sum(int(row["dequeued_packets"]) for row in ports),
@@ -187,6 +227,9 @@ def read_output(case, out):
                 "delivered": int(row["delivered_bytes"]),
                 "fct_us": float(row["fct_us"]) if row["fct_us"] else None,
                 "retransmitted": int(row["retransmitted_packets"]),
+                "given_up": int(row.get("given_up_bytes") or 0),
+                "low_us": int(row.get("low_ps") or 0) / 1e6,
+                "fair_rates": rates.get(row["flow"], []),
             }
             for row in sorted(found, key=lambda row: int(row["flow"]))
         ],
@@ -221,8 +264,8 @@ def prepare_ns3():
     ensure("g++", lambda: shutil.which("g++"))
     ensure("pkg-config", lambda: shutil.which("pkg-config"))
     ensure("libns3-dev", lambda: subprocess.run(["pkg-config", "--exists", "ns3-core"]).returncode == 0)
-    program, source = WORK / "ns3", HERE / "ns3.cc"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+    program, source, header = WORK / "ns3", HERE / "ns3.cc", HERE / "reflex.h"
+    if not program.exists() or program.stat().st_mtime < max(source.stat().st_mtime, header.stat().st_mtime):
         # The libraries are spelled out: the flags of Debian's .pc files contain a stray -I and stale paths.
         libraries = [f"-lns3-{part}" for part in ("internet", "point-to-point", "traffic-control", "network", "core")]
         run(["g++", "-O2", "-std=c++17", source, "-o", program, *libraries])
@@ -244,6 +287,13 @@ def run_ns3(case, options, seed, place, _):
         # Attributes of ns-3 have the name of their class; the rest is our program's.
         **{f"ns3::{name}" if "::" in name else name: value for name, value in options.items()},
     }
+    if "weights" in queue:
+        words["weights"] = ",".join(map(str, queue["weights"]))
+    if contracts := contracts_of(case):
+        words["flexible"] = ",".join(
+            f"{number}:{contracts[name].get('min_share', 1)}:{contracts[name].get('min_delivery', 1)}"
+            for number, (name, *_) in enumerate(flows_of(case, seed)) if name in contracts
+        )
     out = run([WORK / "ns3", *(f"--{key}={value}" for key, value in words.items())])
     return json.loads(out)
 
@@ -302,15 +352,31 @@ def jain(shares):
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
 
 
+def time_taken(case, flow, row):
+    """In microseconds. What has not ended has taken until the end."""
+    return row["fct_us"] if row["fct_us"] is not None else (case["seconds"] - flow[1]) * 1e6
+
+
+def rates_beside_others(case, rows, group):
+    """Fair rates that the group's flows measured while a flow of another group was under way."""
+    others = [(flow[1], flow[1] + time_taken(case, flow, row) / 1e6) for flow, row in rows if flow[0] != group]
+    for flow, row in rows:
+        if flow[0] == group:
+            # At other boundaries the rate stays what it was.
+            for (_, before), (at, rate) in itertools.pairwise([(0, None), *row["fair_rates"]]):
+                if rate != before and any(start <= at <= end for start, end in others):
+                    yield rate
+
+
 def measure(name, case, flows, result):
     rows = list(zip(flows, result["flows"], strict=True))
     what, _, group = name.partition(" of ") if " of " in name else name.partition(" by ")
-    found = [row for flow, row in rows if not group or flow[0] == group]
-    delivered = sum(row["delivered"] for row in found)
+    found = [(flow, row) for flow, row in rows if not group or flow[0] == group]
+    delivered = sum(row["delivered"] for _, row in found)
     if what == "goodput":
         return delivered * 8 / case["seconds"] / 1e6
     if what == "Jain index":
-        return jain([row["delivered"] for row in found])
+        return jain([row["delivered"] for _, row in found])
     if what == "mean queue":
         return result["queue_packets"]
     if what == "marked":
@@ -318,14 +384,15 @@ def measure(name, case, flows, result):
     if what == "dropped":
         return result["dropped"] / (result["forwarded"] + result["dropped"]) * 100
     if what == "sent again":
-        again = sum(row["retransmitted"] for row in found)
+        again = sum(row["retransmitted"] for _, row in found)
         return again / (again + delivered / PACKET_BYTES) * 100
-    # What has not ended has taken until the end.
-    times = [
-        row["fct_us"] if row["fct_us"] is not None else (case["seconds"] - flow[1]) * 1e6
-        for flow, row in rows
-        if flow[0] == group
-    ]
+    times = [time_taken(case, flow, row) for flow, row in found]
+    if what == "low time":
+        return sum(row["low_us"] for _, row in found) / sum(times) * 100
+    if what == "given up":
+        return sum(row["given_up"] for _, row in found) / sum(flow[4] for flow, _ in found) * 100
+    if what == "fair share":
+        return statistics.mean(rates_beside_others(case, rows, group)) * 8 / 1e6
     if what == "mean completion":
         return statistics.mean(times) / 1e3
     if what == "largest completion":
@@ -335,7 +402,7 @@ def measure(name, case, flows, result):
 
 UNITS = {
     "goodput": "Mbit/s", "Jain index": "", "mean queue": "packets", "marked": "%", "dropped": "%", "sent again": "%",
-    "mean completion": "ms", "largest completion": "ms",
+    "mean completion": "ms", "largest completion": "ms", "low time": "%", "given up": "%", "fair share": "Mbit/s",
 }
 
 
@@ -452,7 +519,8 @@ Each value is the mean over seeds, in brackets the least and the greatest. A see
 both. **agrees**: the ratio of the means is within {tolerance * 100:.0f} % of 1, the tolerance that was written down before the first
 run. **explained**: it is not, but is with a mechanism switched, which the row below names. **not explained**: neither.
 Shares sent again are of segments, marked and dropped ones of what reached the bottleneck, queues are without the first fifth
-of a run.
+of a run. Of a flexible flow (REFLEX), the low time is the share of its time in which it gives way, given up is the share of
+its bytes that it need not send, and the fair share is the mean of those it measured beside another flow.
 
 """
     tests = "\n".join(f"| {source} | `{name}` | `{file}` |" for source, name, file in known_answers())

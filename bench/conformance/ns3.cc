@@ -3,8 +3,10 @@
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
 // has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and
-// TcpNewRenoHalvingWindow, which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts, and
-// ClassRoundRobinQueueDisc.
+// TcpNewRenoHalvingWindow, which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts,
+// ClassRoundRobinQueueDisc and WeightedClassesQueueDisc. Flows may be flexible (REFLEX, reflex.h).
+
+#include "reflex.h"
 
 #include "ns3/core-module.h"
 #include "ns3/internet-module.h"
@@ -27,6 +29,7 @@ constexpr uint32_t SEGMENTS_PER_WRITE = 10;
 // By class. ns-3 makes of these the priorities 0 (best effort) and 2 (bulk), which PrioQueueDisc sorts by. Another value
 // for class 0 would end ECN: a socket with a type of service of its own sends its data as not ECN-capable.
 constexpr uint8_t TYPE_OF_SERVICE[] = {0x00, 0x08};
+constexpr uint32_t LOW_CLASS = 1;
 constexpr const char* BANDS = "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1";
 
 // ns-3's CUBIC, but a further timeout of the same segment leaves ssthresh as it is (RFC 5681, section 3.1). ns-3's lowers it again.
@@ -159,6 +162,91 @@ class ClassRoundRobinQueueDisc : public PrioQueueDisc
 
 NS_OBJECT_ENSURE_REGISTERED(ClassRoundRobinQueueDisc);
 
+// The number that a packet's FlowIdTag carries is its band. Unlike a type of service it can change during a flow, and leaves ECN on.
+class TagFilter : public PacketFilter
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type = TypeId("TagFilter").SetParent<PacketFilter>().AddConstructor<TagFilter>();
+        return type;
+    }
+
+  private:
+    bool CheckProtocol(Ptr<QueueDiscItem>) const override
+    {
+        return true;
+    }
+
+    int32_t DoClassify(Ptr<QueueDiscItem> item) const override
+    {
+        FlowIdTag tag;
+        return item->GetPacket()->PeekPacketTag(tag) ? int32_t(tag.GetFlowId()) : PF_NO_MATCH;
+    }
+};
+
+NS_OBJECT_ENSURE_REGISTERED(TagFilter);
+
+// Bands by deficit round robin with weights (Shreedhar and Varghese, SIGCOMM 1995), of which stock ns-3 has none for classes.
+class WeightedClassesQueueDisc : public PrioQueueDisc
+{
+  public:
+    static TypeId GetTypeId()
+    {
+        static const TypeId type = TypeId("WeightedClassesQueueDisc")
+                                       .SetParent<PrioQueueDisc>()
+                                       .AddConstructor<WeightedClassesQueueDisc>()
+                                       .AddAttribute("Weights", "Of the bands, with commas.", StringValue(""),
+                                                     MakeStringAccessor(&WeightedClassesQueueDisc::SetWeights), MakeStringChecker());
+        return type;
+    }
+
+  private:
+    // Per unit of weight and round: a full packet as ns-3's disciplines count it, without the link's framing.
+    static constexpr uint32_t QUANTUM = 1500;
+
+    void SetWeights(std::string list)
+    {
+        m_quanta.clear();
+        std::istringstream in(list);
+        for (std::string word; std::getline(in, word, ',');)
+        {
+            m_quanta.push_back(QUANTUM * std::stoul(word));
+        }
+        m_deficits.assign(m_quanta.size(), 0);
+    }
+
+    Ptr<QueueDiscItem> DoDequeue() override
+    {
+        for (size_t empty = 0; empty < m_quanta.size();)
+        {
+            auto queue = GetQueueDiscClass(m_band)->GetQueueDisc();
+            uint32_t& deficit = m_deficits[m_band];
+            Ptr<const QueueDiscItem> head = queue->Peek();
+            if (head && head->GetSize() <= deficit)
+            {
+                deficit -= head->GetSize();
+                Ptr<QueueDiscItem> item = queue->Dequeue();
+                deficit = queue->GetNPackets() > 0 ? deficit : 0;
+                return item;
+            }
+            empty = head ? 0 : empty + 1;
+            m_band = (m_band + 1) % m_quanta.size();
+            if (GetQueueDiscClass(m_band)->GetQueueDisc()->GetNPackets() > 0)
+            {
+                m_deficits[m_band] += m_quanta[m_band];
+            }
+        }
+        return nullptr;
+    }
+
+    std::vector<uint32_t> m_quanta;
+    std::vector<uint32_t> m_deficits;
+    size_t m_band = 0;
+};
+
+NS_OBJECT_ENSURE_REGISTERED(WeightedClassesQueueDisc);
+
 struct Options
 {
     std::string topology = "dumbbell";
@@ -169,7 +257,9 @@ struct Options
     double coreMicroseconds = 10000;
     std::string queue = "fifo";
     std::string limits = "100p";
+    std::string weights;
     std::string flows;
+    std::string flexible;
     double seconds = 1;
     double sampleFrom = 0;
     double sampleMicroseconds = 1000;
@@ -189,7 +279,7 @@ Words(const std::string& list)
     return words;
 }
 
-// A connection from one host to another. It counts what it sends again, and its timeouts.
+// A connection from one host to another. It counts what it sends again, and its timeouts. A flexible one follows REFLEX.
 class Flow
 {
   public:
@@ -208,9 +298,20 @@ class Flow
                                       MakeCallback(&Flow::OnAccept, this));
     }
 
+    // Before the start.
+    void MakeFlexible(double share, double delivery)
+    {
+        m_reflex.emplace(m_cycle, share, delivery, m_bytes);
+    }
+
     void Start()
     {
         m_started = Simulator::Now();
+        if (m_reflex)
+        {
+            m_boundary = m_started;
+            ScheduleBoundary();
+        }
         m_socket = Socket::CreateSocket(m_source, TcpSocketFactory::GetTypeId());
         m_socket->SetIpTos(m_peer.GetTos());
         m_socket->Bind();
@@ -226,13 +327,26 @@ class Flow
         out << "{\"delivered\":" << m_received << ",\"fct_us\":";
         m_completed.IsZero() ? out << "null" : out << (m_completed - m_started).GetNanoSeconds() / 1e3;
         out << ",\"segments\":" << m_segments << ",\"retransmitted\":" << m_retransmitted
-            << ",\"timeouts\":" << m_timeouts << "}";
+            << ",\"timeouts\":" << m_timeouts;
+        if (m_reflex)
+        {
+            out << ",\"given_up\":" << m_givenUp << ",\"low_us\":" << m_low.GetNanoSeconds() / 1e3 << ",\"fair_rates\":[";
+            const char* comma = "";
+            for (const auto& [at, rate] : m_fairRates)
+            {
+                out << comma << "[" << at.GetSeconds() << "," << rate << "]";
+                comma = ",";
+            }
+            out << "]";
+        }
+        out << "}";
     }
 
   private:
-    void OnConnect(Ptr<Socket>)
+    void OnConnect(Ptr<Socket> socket)
     {
         m_connected = true;
+        m_sendBuffer = socket->GetTxAvailable();
         Write();
     }
 
@@ -253,6 +367,51 @@ class Flow
             }
             m_socket->Send(Create<Packet>(uint32_t(chunk)));
             m_unwritten -= chunk;
+            m_written += chunk;
+        }
+    }
+
+    void ScheduleBoundary()
+    {
+        const Time now = Simulator::Now();
+        const Time interval = Seconds(m_cycle.intervalSeconds);
+        const int64_t next = now.GetNanoSeconds() / interval.GetNanoSeconds() + 1;
+        Simulator::Schedule(interval * next - now, &Flow::OnBoundary, this, uint64_t(next));
+    }
+
+    // Of the clock that all hosts share: simulated time.
+    void OnBoundary(uint64_t interval)
+    {
+        const Time now = Simulator::Now();
+        const Time elapsed = now - m_boundary;
+        const uint64_t acked = m_connected ? m_written - (m_sendBuffer - m_socket->GetTxAvailable()) : 0;
+        if (m_reflex->IsLow())
+        {
+            m_low += (m_completed.IsZero() ? now : m_completed) - m_boundary;
+        }
+        m_reflex->Update(interval, double(acked - m_acked), elapsed.GetSeconds());
+        m_boundary = now;
+        m_acked = acked;
+        // What is in the socket cannot be taken back.
+        const uint64_t givenUp = m_reflex->GivenUp();
+        m_unwritten -= std::min(m_unwritten, givenUp - m_givenUp);
+        m_givenUp = givenUp;
+        if (const auto rate = m_reflex->FairRate())
+        {
+            m_fairRates.emplace_back(now, *rate);
+        }
+        CheckCompleted();
+        if (!m_reflex->IsFinished() && m_completed.IsZero())
+        {
+            ScheduleBoundary();
+        }
+    }
+
+    void CheckCompleted()
+    {
+        if (m_received + m_givenUp >= m_bytes && m_completed.IsZero())
+        {
+            m_completed = Simulator::Now();
         }
     }
 
@@ -271,10 +430,7 @@ class Flow
             }
             m_received += packet->GetSize();
         }
-        if (m_received >= m_bytes && m_completed.IsZero())
-        {
-            m_completed = Simulator::Now();
-        }
+        CheckCompleted();
     }
 
     void OnSend(Ptr<const Packet> packet, const TcpHeader& header, Ptr<const TcpSocketBase>)
@@ -282,6 +438,10 @@ class Flow
         if (packet->GetSize() == 0)
         {
             return;
+        }
+        if (m_reflex && m_reflex->IsLow())
+        {
+            packet->AddPacketTag(FlowIdTag(LOW_CLASS));
         }
         ++m_segments;
         const SequenceNumber32 end = header.GetSequenceNumber() + packet->GetSize();
@@ -315,6 +475,16 @@ class Flow
     uint64_t m_retransmitted = 0;
     uint64_t m_timeouts = 0;
     SequenceNumber32 m_highest;
+    // Of flexible flows.
+    ReflexCycle m_cycle;
+    std::optional<Reflex> m_reflex;
+    uint32_t m_sendBuffer = 0;
+    uint64_t m_written = 0;
+    uint64_t m_acked = 0;
+    uint64_t m_givenUp = 0;
+    Time m_boundary;
+    Time m_low;
+    std::vector<std::pair<Time, double>> m_fairRates;
 };
 
 TrafficControlHelper
@@ -348,6 +518,20 @@ Queues(const Options& options, double mbit, double microseconds)
         for (size_t band = 0; band < limits.size(); ++band)
         {
             helper.AddChildQueueDisc(root, bands[band], "ns3::FifoQueueDisc", "MaxSize", StringValue(limits[band]));
+        }
+    }
+    else if (options.queue == "weighted-classes")
+    {
+        const uint16_t root = helper.SetRootQueueDisc("WeightedClassesQueueDisc", "Priomap", StringValue(BANDS),
+                                                      "Weights", StringValue(options.weights));
+        helper.AddPacketFilter(root, "TagFilter");
+        const auto bands = helper.AddQueueDiscClasses(root, limits.size(), "ns3::QueueDiscClass");
+        for (size_t band = 0; band < limits.size(); ++band)
+        {
+            helper.AddChildQueueDisc(root, bands[band], "ns3::RedQueueDisc",
+                                     "MaxSize", StringValue(limits[band]),
+                                     "LinkBandwidth", DataRateValue(DataRate(uint64_t(mbit * 1e6))),
+                                     "LinkDelay", TimeValue(NanoSeconds(microseconds * 1e3)));
         }
     }
     else if (options.queue == "round-robin")
@@ -480,8 +664,10 @@ main(int argc, char* argv[])
     command.AddValue("edgeUs", "delay of hosts' links", options.edgeMicroseconds);
     command.AddValue("coreMbit", "rate of the dumbbell's link", options.coreMbit);
     command.AddValue("coreUs", "delay of the dumbbell's link", options.coreMicroseconds);
-    command.AddValue("queue", "fifo, red, strict, round-robin or class-round-robin, at switches", options.queue);
+    command.AddValue("queue", "fifo, red, strict, round-robin, class-round-robin or weighted-classes, at switches", options.queue);
     command.AddValue("limits", "limit of each queue, such as 100p or 64000B, with commas", options.limits);
+    command.AddValue("weights", "of weighted-classes, with commas", options.weights);
+    command.AddValue("flexible", "flows under REFLEX, as number:alpha:r, with commas", options.flexible);
     command.AddValue("flows", "list of flows (CSV: start,src,dst,bytes,class)", options.flows);
     command.AddValue("seconds", "simulated time", options.seconds);
     command.AddValue("sampleFrom", "when sampling of the queue begins, in seconds", options.sampleFrom);
@@ -504,6 +690,16 @@ main(int argc, char* argv[])
         flows.emplace_back(flows.size(), network.Host(source), network.Host(destination), network.Address(destination),
                            std::stoull(fields.at(3)), TYPE_OF_SERVICE[std::stoul(fields.at(4))], options.mss);
         Simulator::Schedule(Seconds(std::stod(fields.at(0))), &Flow::Start, &flows.back());
+    }
+    for (const auto& word : Words(options.flexible))
+    {
+        std::istringstream in(word);
+        size_t number = 0;
+        double share = 1;
+        double delivery = 1;
+        char colon = ':';
+        in >> number >> colon >> share >> colon >> delivery;
+        flows.at(number).MakeFlexible(share, delivery);
     }
 
     Sampler sampler{network.Bottleneck(), NanoSeconds(options.sampleMicroseconds * 1e3)};
