@@ -175,8 +175,9 @@ def traffic_of(case, settings, seed, place):
     for name in dict.fromkeys(row[0] for row in rows):
         path = place / f"flows-{name}.csv"
         write_flows([row for row in rows if row[0] == name], path)
-        flexible = {"contract": contracts[name], "reflex": {}} if name in contracts else {}
-        groups[name] = {"kind": "trace", "path": str(path), **common, **flexible}
+        groups[name] = {"kind": "trace", "path": str(path), **common}
+        if name in contracts:
+            groups[name] |= {"contract": contracts[name], "reflex": {"interval": f"{case['interval_us']}us"}}
     return groups
 
 
@@ -290,6 +291,7 @@ def run_ns3(case, options, seed, place, _):
     if "weights" in queue:
         words["weights"] = ",".join(map(str, queue["weights"]))
     if contracts := contracts_of(case):
+        words["intervalUs"] = case["interval_us"]
         words["flexible"] = ",".join(
             f"{number}:{contracts[name].get('min_share', 1)}:{contracts[name].get('min_delivery', 1)}"
             for number, (name, *_) in enumerate(flows_of(case, seed)) if name in contracts

@@ -260,6 +260,7 @@ struct Options
     std::string weights;
     std::string flows;
     std::string flexible;
+    double intervalMicroseconds = 5000;
     double seconds = 1;
     double sampleFrom = 0;
     double sampleMicroseconds = 1000;
@@ -299,9 +300,10 @@ class Flow
     }
 
     // Before the start.
-    void MakeFlexible(double share, double delivery)
+    void MakeFlexible(const ReflexCycle& cycle, double share, double delivery)
     {
-        m_reflex.emplace(m_cycle, share, delivery, m_bytes);
+        m_interval = Seconds(cycle.intervalSeconds);
+        m_reflex.emplace(cycle, share, delivery, m_bytes);
     }
 
     void Start()
@@ -374,9 +376,8 @@ class Flow
     void ScheduleBoundary()
     {
         const Time now = Simulator::Now();
-        const Time interval = Seconds(m_cycle.intervalSeconds);
-        const int64_t next = now.GetNanoSeconds() / interval.GetNanoSeconds() + 1;
-        Simulator::Schedule(interval * next - now, &Flow::OnBoundary, this, uint64_t(next));
+        const int64_t next = now.GetNanoSeconds() / m_interval.GetNanoSeconds() + 1;
+        Simulator::Schedule(m_interval * next - now, &Flow::OnBoundary, this, uint64_t(next));
     }
 
     // Of the clock that all hosts share: simulated time.
@@ -476,7 +477,7 @@ class Flow
     uint64_t m_timeouts = 0;
     SequenceNumber32 m_highest;
     // Of flexible flows.
-    ReflexCycle m_cycle;
+    Time m_interval;
     std::optional<Reflex> m_reflex;
     uint32_t m_sendBuffer = 0;
     uint64_t m_written = 0;
@@ -668,6 +669,7 @@ main(int argc, char* argv[])
     command.AddValue("limits", "limit of each queue, such as 100p or 64000B, with commas", options.limits);
     command.AddValue("weights", "of weighted-classes, with commas", options.weights);
     command.AddValue("flexible", "flows under REFLEX, as number:alpha:r, with commas", options.flexible);
+    command.AddValue("intervalUs", "length of REFLEX's intervals", options.intervalMicroseconds);
     command.AddValue("flows", "list of flows (CSV: start,src,dst,bytes,class)", options.flows);
     command.AddValue("seconds", "simulated time", options.seconds);
     command.AddValue("sampleFrom", "when sampling of the queue begins, in seconds", options.sampleFrom);
@@ -691,6 +693,8 @@ main(int argc, char* argv[])
                            std::stoull(fields.at(3)), TYPE_OF_SERVICE[std::stoul(fields.at(4))], options.mss);
         Simulator::Schedule(Seconds(std::stod(fields.at(0))), &Flow::Start, &flows.back());
     }
+    ReflexCycle cycle;
+    cycle.intervalSeconds = options.intervalMicroseconds / 1e6;
     for (const auto& word : Words(options.flexible))
     {
         std::istringstream in(word);
@@ -699,7 +703,7 @@ main(int argc, char* argv[])
         double delivery = 1;
         char colon = ':';
         in >> number >> colon >> share >> colon >> delivery;
-        flows.at(number).MakeFlexible(share, delivery);
+        flows.at(number).MakeFlexible(cycle, share, delivery);
     }
 
     Sampler sampler{network.Bottleneck(), NanoSeconds(options.sampleMicroseconds * 1e3)};
