@@ -332,7 +332,7 @@ class Flow
             << ",\"timeouts\":" << m_timeouts;
         if (m_reflex)
         {
-            out << ",\"given_up\":" << m_givenUp << ",\"low_us\":" << m_low.GetNanoSeconds() / 1e3 << ",\"fair_rates\":[";
+            out << ",\"given_up\":" << m_givenUp << ",\"low_us\":" << LowTime().GetNanoSeconds() / 1e3 << ",\"fair_rates\":[";
             const char* comma = "";
             for (const auto& [at, rate] : m_fairRates)
             {
@@ -386,10 +386,7 @@ class Flow
         const Time now = Simulator::Now();
         const Time elapsed = now - m_boundary;
         const uint64_t acked = m_connected ? m_written - (m_sendBuffer - m_socket->GetTxAvailable()) : 0;
-        if (m_reflex->IsLow())
-        {
-            m_low += (m_completed.IsZero() ? now : m_completed) - m_boundary;
-        }
+        m_low = LowTime();
         m_reflex->Update(interval, double(acked - m_acked), elapsed.GetSeconds());
         m_boundary = now;
         m_acked = acked;
@@ -406,6 +403,13 @@ class Flow
         {
             ScheduleBoundary();
         }
+    }
+
+    // Until now, or until the flow was complete.
+    Time LowTime() const
+    {
+        const Time end = m_completed.IsZero() ? Simulator::Now() : m_completed;
+        return m_low + (m_reflex->IsLow() && end > m_boundary ? end - m_boundary : Time());
     }
 
     void CheckCompleted()
