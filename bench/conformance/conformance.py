@@ -416,10 +416,14 @@ def unit(name):
 
 
 def lasting(case, seconds):
-    """The case for another time: groups that repeat do so until the same part of it is over."""
+    """The case for another time: groups that repeat do so until the same part of it is over, others have as many times the bytes."""
     factor = seconds / case["seconds"]
-    flows = [{**group, "until_us": round(group["until_us"] * factor)} if "until_us" in group else group for group in case["flows"]]
-    return {**case, "seconds": seconds, "flows": flows}
+
+    def longer(group):
+        key = "until_us" if "until_us" in group else "bytes"
+        return {**group, key: round(group[key] * factor)} if key in group else group
+
+    return {**case, "seconds": seconds, "flows": list(map(longer, case["flows"]))}
 
 
 def side_by_side(case, defaults, seeds, pliant, done, switch=None):
