@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The same scenarios in Pliant and in independent implementations, side by side.
 
-Usage: conformance.py PLIANT [--only CASE]... [--list] [--pages]
+Usage: conformance.py PLIANT [--only CASE]... [--ours] [--list] [--pages]
 Runs the cases of cases.toml beside this file, writes docs/conformance.json and from it docs/conformance.md. With --only the
-other cases stay as they were recorded; --pages only writes the page anew. Installs the peers with apt-get where they are
+other cases stay as they were recorded. With --ours only Pliant runs, and what the peers had stays as it was recorded; --pages
+only writes the page anew. Installs the peers with apt-get where they are
 missing. Scenarios, lists of flows and the peers' programs are left in target/conformance.
 """
 
@@ -353,8 +354,9 @@ def lasting(case, seconds):
     return {**case, "seconds": seconds, "flows": flows}
 
 
-def side_by_side(case, defaults, seeds, pliant, done, switch=None):
-    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only."""
+def side_by_side(case, defaults, seeds, pliant, done, switch=None, before=None):
+    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only. Of `before`,
+    values of the same measures, the peer's stay."""
     switch = switch or {}
     case = lasting(case, switch.get("seconds", case["seconds"]))
     settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
@@ -369,12 +371,16 @@ def side_by_side(case, defaults, seeds, pliant, done, switch=None):
         ours_key, theirs_key = json.dumps([seed, settings, case["seconds"]]), json.dumps([seed, options, case["seconds"], "peer"])
         if ours_key not in done:
             done[ours_key] = run_pliant(case, settings, seed, pliant, place)
+        for name in names:
+            values[name]["pliant"].append(round(measure(name, case, flows, done[ours_key]), 6))
+        if before:
+            continue
         if theirs_key not in done:
             done[theirs_key] = PEERS[case["peer"]][1](case, options, seed, place, pliant)
-        ours, theirs = done[ours_key], done[theirs_key]
         for name in names:
-            values[name]["pliant"].append(round(measure(name, case, flows, ours), 6))
-            values[name]["peer"].append(round(measure(name, case, flows, theirs), 6))
+            values[name]["peer"].append(round(measure(name, case, flows, done[theirs_key]), 6))
+    for name, kept in (before or {}).items():
+        values[name]["peer"] = kept["peer"]
     return values
 
 
@@ -471,6 +477,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant", type=Path)
     parser.add_argument("--only", action="append", metavar="CASE", default=[])
+    parser.add_argument("--ours", action="store_true", help="runs Pliant alone, beside what was recorded of the peers")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--pages", action="store_true", help="only write the page anew")
     arguments = parser.parse_args()
@@ -498,21 +505,26 @@ def main():
         WORK.mkdir(parents=True, exist_ok=True)
         prepare_pliant()
         wanted = [cases[name] for name in arguments.only] or description["case"]
-        versions = {peer: PEERS[peer][0]() for peer in {case["peer"] for case in wanted}}
+        if arguments.ours and (new := [case["name"] for case in wanted if case["name"] not in record["cases"]]):
+            fail(f"{', '.join(new)}: nothing is recorded of the peer, which --ours needs")
+        peers = set() if arguments.ours else {case["peer"] for case in wanted}
+        versions = {peer: PEERS[peer][0]() for peer in peers}
         for case in wanted:
             defaults = description["peers"][case["peer"]]
             done, seeds = {}, description["seeds"]
-            measures = side_by_side(case, defaults, seeds, arguments.pliant, done)
+            kept = record["cases"][case["name"]] if arguments.ours else {"measures": None, "switches": []}
+            measures = side_by_side(case, defaults, seeds, arguments.pliant, done, before=kept["measures"])
             for name, values in measures.items():
                 print(f"{case['name']:18} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
             switches = []
-            for switch in case.get("switch", []):
-                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch)
+            for number, switch in enumerate(case.get("switch", [])):
+                before = kept["switches"][number] if arguments.ours else None
+                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch, before)
                 switches.append(found)
                 print(f"  {switch['mechanism']}")
                 for name, values in found.items():
                     print(f"  {'':16} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
-            record["cases"][case["name"]] = {"peer": versions[case["peer"]], "measures": measures, "switches": switches}
+            record["cases"][case["name"]] = {"peer": versions.get(case["peer"]) or kept["peer"], "measures": measures, "switches": switches}
             RECORD.write_text(json.dumps(record, indent=1) + "\n")
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
     PAGE.write_text(page(record))
