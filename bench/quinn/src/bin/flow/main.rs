@@ -1,15 +1,25 @@
 //! One bulk flow over QUIC between two hosts: quinn's CUBIC, with which `make conformance` compares Pliant's.
 //!
 //! `flow receive ADDRESS CERTIFICATE END` takes one stream and prints how many of its bytes had been read in order at END.
-//! `flow send ADDRESS CERTIFICATE START END [ack_every=N]` connects at START, sends until END and prints what its
+//! `flow send ADDRESS CERTIFICATE START END [OPTION]...` connects at START, sends until END and prints what its
 //! connection counted. Times are seconds since 1970. The receiver writes the certificate, the sender reads it.
 //!
 //! Packets are fixed at 1472 bytes of UDP payload, 1500 of IP, and leave one by one. Flow control does not limit. All else
-//! is quinn's default: CUBIC from 12,000 bytes on, pacing, an acknowledgement for every second packet or after 25 ms. With
-//! `ack_every` the sender asks for one after so many packets (draft-ietf-quic-ack-frequency).
+//! is quinn's default: CUBIC from 12,000 bytes on, pacing, an acknowledgement for every second packet or after 25 ms. Options
+//! of the sender change one mechanism each:
+//!
+//! - `ack_every=N`: it asks for an acknowledgement after N packets (draft-ietf-quic-ack-frequency)
+//! - `slow_start=rfc5681`, `growth=rfc9438`: see [`cubic`]
 
-// It is a driver: it reads clocks.
-#![allow(clippy::disallowed_methods)]
+// It is a driver: it reads clocks. Windows are far below 2^52 bytes.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss
+)]
+
+mod cubic;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -19,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use cubic::Variant;
 use quinn::congestion::CubicConfig;
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, SendStream, ServerConfig, TransportConfig, VarInt,
@@ -45,9 +56,7 @@ fn main() -> Outcome<()> {
         ["send", address, certificate, start, end, options @ ..] => {
             runtime.block_on(send(address.parse()?, certificate.as_ref(), [start, end], options))
         }
-        _ => {
-            Err("flow receive ADDRESS CERTIFICATE END, or flow send ADDRESS CERTIFICATE START END [ack_every=N]".into())
-        }
+        _ => Err("flow receive ADDRESS CERTIFICATE END, or flow send ADDRESS CERTIFICATE START END [OPTION]...".into()),
     }
 }
 
@@ -61,13 +70,13 @@ fn moment(seconds: &str) -> Outcome<Instant> {
 fn transport(options: &[&str]) -> Outcome<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     transport
-        .congestion_controller_factory(Arc::new(CubicConfig::default()))
         .initial_mtu(UDP_PAYLOAD_BYTES)
         .min_mtu(UDP_PAYLOAD_BYTES)
         .mtu_discovery_config(None)
         .enable_segmentation_offload(false)
         .stream_receive_window(VarInt::from_u32(BUFFER_BYTES))
         .send_window(u64::from(BUFFER_BYTES));
+    let mut variant = Variant::default();
     for option in options {
         match option.split_once('=') {
             Some(("ack_every", packets)) => {
@@ -77,8 +86,15 @@ fn transport(options: &[&str]) -> Outcome<Arc<TransportConfig>> {
                 acks.ack_eliciting_threshold(VarInt::from_u32(more)).reordering_threshold(VarInt::from_u32(1));
                 transport.ack_frequency_config(Some(acks));
             }
+            Some(("slow_start", "rfc5681")) => variant.slow_start_by_ack = true,
+            Some(("growth", "rfc9438")) => variant.rfc9438 = true,
             _ => return Err(format!("unknown option {option}").into()),
         }
+    }
+    if variant == Variant::default() {
+        transport.congestion_controller_factory(Arc::new(CubicConfig::default()));
+    } else {
+        transport.congestion_controller_factory(Arc::new(variant));
     }
     Ok(Arc::new(transport))
 }
