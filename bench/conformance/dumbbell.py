@@ -130,9 +130,10 @@ class Dumbbell:
                     asked.stdin.write("qdisc show dev core\n")
                     asked.stdin.flush()
             answers.seek(0)
-            found = [next(each for each in json.loads(line) if each["handle"] == "2:") for line in answers]
-        if len(found) != samples:
-            raise RuntimeError(f"tc answered {len(found)} of {samples} times")
+            lines = [line for line in answers if '"2:"' in line]
+        if len(lines) != samples:
+            raise RuntimeError(f"tc told the queue {len(lines)} of {samples} times: is there another run?")
+        found = [next(each for each in json.loads(line) if each["handle"] == "2:") for line in lines]
         waiting = [max(0, each["qlen"] - 1) for each in found]
         return waiting, found[-1]["packets"], found[-1]["drops"]
 
