@@ -17,11 +17,15 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
+
+from dumbbell import PATIENCE, Dumbbell
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -43,8 +47,13 @@ table = pyarrow.parquet.read_table(sys.argv[1], columns=["at_ps", "port", "packe
 rows = zip(*table.values())
 print(sum(packets for at, port, packets in rows if port == int(sys.argv[2]) and at > int(sys.argv[3])))
 """
-# A machine with other work may be too busy for a run of the kernel.
+# A machine with other work may be too busy for a run of the kernel or of quinn.
 ATTEMPTS = 12
+QUINN = ROOT / "bench" / "quinn"
+# Seconds in which the processes of a run are started.
+LEAD = 2.0
+# Share of frames that a wire may carry late.
+LATE_SHARE = 0.01
 # Tests with known answers: a comment that names one of these, on a test.
 KNOWN_ANSWER = re.compile(
     r"RFC \d+(?:,? sections? [\d.]*\d(?: and [\d.]*\d)?)?|Floyd and Jacobson|SIGCOMM \d+|NSDI \d+|paper's figure \w+"
@@ -292,7 +301,79 @@ def run_linux(case, _, __, place, pliant):
     fail(f"{shlex.join(words)}: {ATTEMPTS} times without a result")
 
 
-PEERS = {"Linux": (prepare_linux, run_linux), "ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2)}
+def prepare_quinn():
+    if os.geteuid() != 0:
+        fail("quinn's cases need root, for network namespaces")
+    if not shutil.which("cargo"):
+        fail("quinn's cases need cargo, by which bench/quinn is built")
+    ensure("iproute2", lambda: shutil.which("ip") and shutil.which("tc"))
+    ensure("ethtool", lambda: shutil.which("ethtool"))
+    ensure("procps", lambda: shutil.which("sysctl"))
+    manifest, target = QUINN / "Cargo.toml", ROOT / "target/peers/quinn"
+    run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--bin", "flow"])
+    packages = tomllib.loads((QUINN / "Cargo.lock").read_text())["package"]
+    version = next(package["version"] for package in packages if package["name"] == "quinn")
+    return f"quinn {version}, Linux {platform.release().split('-')[0]}"
+
+
+def run_quinn(case, options, seed, place, _):
+    """A process at both ends of each flow, on a dumbbell of network namespaces."""
+    flows = flows_of(case, seed)
+    limits = case["queue"]["limits"]
+    if case["network"]["kind"] != "dumbbell" or case["queue"]["kind"] != "fifo" or not limits[0].endswith("p"):
+        fail(f"{case['name']}: quinn's network is a dumbbell with a FIFO of packets")
+    if any(size != ENDLESS_BYTES for *_, size, _ in flows):
+        fail(f"{case['name']}: quinn's flows have no end")
+    for _attempt in range(ATTEMPTS):
+        try:
+            with Dumbbell(case["network"], int(limits[0][:-1])) as network:
+                result = quinn_once(case, options, flows, place, network)
+                carried = network.carried()
+        except subprocess.CalledProcessError as error:
+            fail(f"{shlex.join(error.cmd)}: exit code {error.returncode}: {error.stderr.strip()}")
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            fail(str(error))
+        if not carried["lost"] and carried["late"] <= LATE_SHARE * carried["carried"]:
+            return result
+        print(f"once more: of {carried['carried']} frames {carried['late']} were late, {carried['lost']} lost", file=sys.stderr)
+    fail(f"{case['name']}: the machine was too busy {ATTEMPTS} times")
+
+
+def quinn_once(case, options, flows, place, network):
+    program, start = ROOT / "target/peers/quinn/release/flow", time.time() + LEAD
+    end = start + case["seconds"]
+    words, receivers, senders = [f"{key}={value}" for key, value in options.items()], [], []
+    ends = [(f"{network.address(row[3])}:{4433 + number}", place / f"certificate-{number}") for number, row in enumerate(flows)]
+    for (address, certificate), row in zip(ends, flows, strict=True):
+        certificate.unlink(missing_ok=True)
+        receivers.append(network.start(network.host(row[3]), program, "receive", address, certificate, end))
+    for (address, certificate), row in zip(ends, flows, strict=True):
+        while not (certificate.exists() and certificate.stat().st_size) and time.time() < start and receivers[0].poll() is None:
+            time.sleep(0.01)
+        sender = [program, "send", address, certificate, start + row[1], end, *words]
+        senders.append(network.start(network.host(row[2]), *sender))
+    waiting, forwarded, dropped = network.watch(start, case["seconds"], SAMPLES, place / "queue.json")
+    def told(process):
+        out, error = process.communicate(timeout=PATIENCE)
+        if process.returncode != 0:
+            fail(f"{shlex.join(process.args)}: exit code {process.returncode}: {error.strip()}")
+        return json.loads(out)
+
+    counts = [(told(receiver), told(sender)) for receiver, sender in zip(receivers, senders, strict=True)]
+    return {
+        "queue_packets": statistics.mean(waiting[int(START_UP * SAMPLES):]),
+        "forwarded": forwarded,
+        "marked": 0,
+        "dropped": dropped,
+        # quinn sends what a lost packet held in another packet.
+        "flows": [{"delivered": ours["delivered"], "fct_us": None, "retransmitted": theirs["lost"]} for ours, theirs in counts],
+    }
+
+
+PEERS = {
+    "Linux": (prepare_linux, run_linux), "ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2),
+    "quinn": (prepare_quinn, run_quinn),
+}
 
 
 # Measures: name, unit, and how it is computed of a run of either side.
@@ -481,6 +562,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--pages", action="store_true", help="only write the page anew")
     arguments = parser.parse_args()
+    # So that network namespaces are removed.
+    signal.signal(signal.SIGTERM, lambda *_: fail("ended by a signal"))
     description = tomllib.loads((HERE / "cases.toml").read_text())
     cases = {case["name"]: case for case in description["case"]}
     if unknown := [name for name in arguments.only if name not in cases]:
@@ -531,4 +614,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        fail("interrupted")
