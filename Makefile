@@ -83,8 +83,9 @@ digests: $(PLIANT)
 bench: $(PLIANT)
 	python3 bench/bench.py $(PLIANT)
 
-## The same scenarios in ns-3, ns-2, the kernel and the simulator, side by side: docs/conformance.json and docs/conformance.md.
-## Needs root; installs both simulators on Debian, and pyarrow below target/. `--list` and `--only CASE` of the script for some of them.
+## The same scenarios in ns-3, ns-2, the kernel, quinn and the simulator, side by side: docs/conformance.json and docs/conformance.md.
+## Needs root and Debian, where it installs both simulators and ethtool; quinn is built, and pyarrow fetched, below target/. `--list` and
+## `--only CASE` of the script for some of them.
 conformance: $(QUICK)
 	python3 bench/conformance/conformance.py $(QUICK)
 

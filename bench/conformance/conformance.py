@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The same scenarios in Pliant and in independent implementations, side by side.
 
-Usage: conformance.py PLIANT [--only CASE]... [--list] [--pages]
+Usage: conformance.py PLIANT [--only CASE]... [--ours] [--list] [--pages]
 Runs the cases of cases.toml beside this file, writes docs/conformance.json and from it docs/conformance.md. With --only the
-other cases stay as they were recorded; --pages only writes the page anew. Installs the peers with apt-get where they are
+other cases stay as they were recorded. With --ours only Pliant runs, and what the peers had stays as it was recorded; --pages
+only writes the page anew. Installs the peers with apt-get where they are
 missing. Scenarios, lists of flows and the peers' programs are left in target/conformance.
 """
 
@@ -17,11 +18,15 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
+
+from dumbbell import PATIENCE, Dumbbell
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -54,8 +59,13 @@ for flow, at, rate in zip(*(table[column] for column in columns)):
         rates.setdefault(flow, []).append([at / 1e12, rate])
 print(json.dumps(rates))
 """
-# A machine with other work may be too busy for a run of the kernel.
+# A machine with other work may be too busy for a run of the kernel or of quinn.
 ATTEMPTS = 12
+QUINN = ROOT / "bench" / "quinn"
+# Seconds in which the processes of a run are started.
+LEAD = 2.0
+# Share of frames that a wire may carry late.
+LATE_SHARE = 0.01
 # Tests with known answers: a comment that names one of these, on a test.
 KNOWN_ANSWER = re.compile(
     r"RFC \d+(?:,? sections? [\d.]*\d(?: and [\d.]*\d)?)?|Floyd and Jacobson|SIGCOMM \d+|NSDI \d+|paper's figure \w+"
@@ -343,7 +353,79 @@ def run_linux(case, _, __, place, pliant):
     fail(f"{shlex.join(words)}: {ATTEMPTS} times without a result")
 
 
-PEERS = {"Linux": (prepare_linux, run_linux), "ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2)}
+def prepare_quinn():
+    if os.geteuid() != 0:
+        fail("quinn's cases need root, for network namespaces")
+    if not shutil.which("cargo"):
+        fail("quinn's cases need cargo, by which bench/quinn is built")
+    ensure("iproute2", lambda: shutil.which("ip") and shutil.which("tc"))
+    ensure("ethtool", lambda: shutil.which("ethtool"))
+    ensure("procps", lambda: shutil.which("sysctl"))
+    manifest, target = QUINN / "Cargo.toml", ROOT / "target/peers/quinn"
+    run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--bin", "flow"])
+    packages = tomllib.loads((QUINN / "Cargo.lock").read_text())["package"]
+    version = next(package["version"] for package in packages if package["name"] == "quinn")
+    return f"quinn {version}, Linux {platform.release().split('-')[0]}"
+
+
+def run_quinn(case, options, seed, place, _):
+    """A process at both ends of each flow, on a dumbbell of network namespaces."""
+    flows = flows_of(case, seed)
+    limits = case["queue"]["limits"]
+    if case["network"]["kind"] != "dumbbell" or case["queue"]["kind"] != "fifo" or not limits[0].endswith("p"):
+        fail(f"{case['name']}: quinn's network is a dumbbell with a FIFO of packets")
+    if any(size != ENDLESS_BYTES for *_, size, _ in flows):
+        fail(f"{case['name']}: quinn's flows have no end")
+    for _attempt in range(ATTEMPTS):
+        try:
+            with Dumbbell(case["network"], int(limits[0][:-1])) as network:
+                result = quinn_once(case, options, flows, place, network)
+                carried = network.carried()
+        except subprocess.CalledProcessError as error:
+            fail(f"{shlex.join(error.cmd)}: exit code {error.returncode}: {error.stderr.strip()}")
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+            fail(str(error))
+        if not carried["lost"] and carried["late"] <= LATE_SHARE * carried["carried"]:
+            return result
+        print(f"once more: of {carried['carried']} frames {carried['late']} were late, {carried['lost']} lost", file=sys.stderr)
+    fail(f"{case['name']}: the machine was too busy {ATTEMPTS} times")
+
+
+def quinn_once(case, options, flows, place, network):
+    program, start = ROOT / "target/peers/quinn/release/flow", time.time() + LEAD
+    end = start + case["seconds"]
+    words, receivers, senders = [f"{key}={value}" for key, value in options.items()], [], []
+    ends = [(f"{network.address(row[3])}:{4433 + number}", place / f"certificate-{number}") for number, row in enumerate(flows)]
+    for (address, certificate), row in zip(ends, flows, strict=True):
+        certificate.unlink(missing_ok=True)
+        receivers.append(network.start(network.host(row[3]), program, "receive", address, certificate, end))
+    for (address, certificate), row in zip(ends, flows, strict=True):
+        while not (certificate.exists() and certificate.stat().st_size) and time.time() < start and receivers[0].poll() is None:
+            time.sleep(0.01)
+        sender = [program, "send", address, certificate, start + row[1], end, *words]
+        senders.append(network.start(network.host(row[2]), *sender))
+    waiting, forwarded, dropped = network.watch(start, case["seconds"], SAMPLES, place / "queue.json")
+    def told(process):
+        out, error = process.communicate(timeout=PATIENCE)
+        if process.returncode != 0:
+            fail(f"{shlex.join(process.args)}: exit code {process.returncode}: {error.strip()}")
+        return json.loads(out)
+
+    counts = [(told(receiver), told(sender)) for receiver, sender in zip(receivers, senders, strict=True)]
+    return {
+        "queue_packets": statistics.mean(waiting[int(START_UP * SAMPLES):]),
+        "forwarded": forwarded,
+        "marked": 0,
+        "dropped": dropped,
+        # quinn sends what a lost packet held in another packet.
+        "flows": [{"delivered": ours["delivered"], "fct_us": None, "retransmitted": theirs["lost"]} for ours, theirs in counts],
+    }
+
+
+PEERS = {
+    "Linux": (prepare_linux, run_linux), "ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2),
+    "quinn": (prepare_quinn, run_quinn),
+}
 
 
 # Measures: name, unit, and how it is computed of a run of either side.
@@ -426,8 +508,9 @@ def lasting(case, seconds):
     return {**case, "seconds": seconds, "flows": list(map(longer, case["flows"]))}
 
 
-def side_by_side(case, defaults, seeds, pliant, done, switch=None):
-    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only."""
+def side_by_side(case, defaults, seeds, pliant, done, switch=None, before=None):
+    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only. Of `before`,
+    values of the same measures, the peer's stay."""
     switch = switch or {}
     case = lasting(case, switch.get("seconds", case["seconds"]))
     settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
@@ -442,12 +525,16 @@ def side_by_side(case, defaults, seeds, pliant, done, switch=None):
         ours_key, theirs_key = json.dumps([seed, settings, case["seconds"]]), json.dumps([seed, options, case["seconds"], "peer"])
         if ours_key not in done:
             done[ours_key] = run_pliant(case, settings, seed, pliant, place)
+        for name in names:
+            values[name]["pliant"].append(round(measure(name, case, flows, done[ours_key]), 6))
+        if before:
+            continue
         if theirs_key not in done:
             done[theirs_key] = PEERS[case["peer"]][1](case, options, seed, place, pliant)
-        ours, theirs = done[ours_key], done[theirs_key]
         for name in names:
-            values[name]["pliant"].append(round(measure(name, case, flows, ours), 6))
-            values[name]["peer"].append(round(measure(name, case, flows, theirs), 6))
+            values[name]["peer"].append(round(measure(name, case, flows, done[theirs_key]), 6))
+    for name, kept in (before or {}).items():
+        values[name]["peer"] = kept["peer"]
     return values
 
 
@@ -545,9 +632,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant", type=Path)
     parser.add_argument("--only", action="append", metavar="CASE", default=[])
+    parser.add_argument("--ours", action="store_true", help="runs Pliant alone, beside what was recorded of the peers")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--pages", action="store_true", help="only write the page anew")
     arguments = parser.parse_args()
+    # So that network namespaces are removed.
+    signal.signal(signal.SIGTERM, lambda *_: fail("ended by a signal"))
     description = tomllib.loads((HERE / "cases.toml").read_text())
     cases = {case["name"]: case for case in description["case"]}
     if unknown := [name for name in arguments.only if name not in cases]:
@@ -572,25 +662,33 @@ def main():
         WORK.mkdir(parents=True, exist_ok=True)
         prepare_pliant()
         wanted = [cases[name] for name in arguments.only] or description["case"]
-        versions = {peer: PEERS[peer][0]() for peer in {case["peer"] for case in wanted}}
+        if arguments.ours and (new := [case["name"] for case in wanted if case["name"] not in record["cases"]]):
+            fail(f"{', '.join(new)}: nothing is recorded of the peer, which --ours needs")
+        peers = set() if arguments.ours else {case["peer"] for case in wanted}
+        versions = {peer: PEERS[peer][0]() for peer in peers}
         for case in wanted:
             defaults = description["peers"][case["peer"]]
             done, seeds = {}, description["seeds"]
-            measures = side_by_side(case, defaults, seeds, arguments.pliant, done)
+            kept = record["cases"][case["name"]] if arguments.ours else {"measures": None, "switches": []}
+            measures = side_by_side(case, defaults, seeds, arguments.pliant, done, before=kept["measures"])
             for name, values in measures.items():
                 print(f"{case['name']:18} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
             switches = []
-            for switch in case.get("switch", []):
-                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch)
+            for number, switch in enumerate(case.get("switch", [])):
+                before = kept["switches"][number] if arguments.ours else None
+                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch, before)
                 switches.append(found)
                 print(f"  {switch['mechanism']}")
                 for name, values in found.items():
                     print(f"  {'':16} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
-            record["cases"][case["name"]] = {"peer": versions[case["peer"]], "measures": measures, "switches": switches}
+            record["cases"][case["name"]] = {"peer": versions.get(case["peer"]) or kept["peer"], "measures": measures, "switches": switches}
             RECORD.write_text(json.dumps(record, indent=1) + "\n")
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
     PAGE.write_text(page(record))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        fail("interrupted")

@@ -29,12 +29,12 @@ settings! {
     }
 }
 
+/// Congestion controls of which the simulator has a model.
+const MODELS: [KernelCongestion; 2] = [KernelCongestion::Cubic, KernelCongestion::Reno];
+
 /// What stands for a congestion control of the operating system in the simulator.
 fn model_of(congestion: KernelCongestion) -> Option<TransportName> {
-    match congestion {
-        KernelCongestion::Cubic | KernelCongestion::Reno => Some(tcp::built_in(congestion.name())),
-        KernelCongestion::Bbr => None,
-    }
+    MODELS.contains(&congestion).then(|| tcp::built_in(congestion.name()))
 }
 
 /// Linux's defaults where they differ from those of the RFCs.
@@ -74,9 +74,7 @@ impl Family for KernelFamily {
             settings: KernelSettings::describe(),
             defaults,
         };
-        let mut tables = vec![own];
-        tables.extend(tcp::built_in("cubic").tables().into_iter().map(with_linux));
-        tables
+        vec![own, tcp_table()]
     }
 
     fn resolve(&self, group: &mut GroupSettings<'_>) -> Result<Arc<dyn GroupTransport>, KeyError> {
@@ -91,8 +89,18 @@ impl Family for KernelFamily {
     }
 }
 
-/// TCP's table with Linux's defaults.
-fn with_linux(mut table: SettingsTable) -> SettingsTable {
+/// TCP's table with the settings of all models, and Linux's defaults.
+fn tcp_table() -> SettingsTable {
+    let mut models = MODELS.iter().flat_map(|model| tcp::built_in(model.name()).tables());
+    let mut table = models.next().expect("TCP has a table");
+    for model in models {
+        let is_new = |key: &str| table.settings.iter().all(|setting| setting.key != key);
+        let more: Vec<_> = model.settings.into_iter().filter(|setting| is_new(setting.key)).collect();
+        table.settings.extend(more);
+        for (key, value) in model.defaults {
+            table.defaults.entry(key).or_insert(value);
+        }
+    }
     let own: Vec<(String, toml::Value)> =
         linux().into_iter().filter(|(key, _)| table.defaults.contains_key(key)).collect();
     table.defaults.extend(own);
@@ -134,17 +142,14 @@ impl Endpoints for OnTestbed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tcp::TCP_TABLE;
     use super::*;
 
     /// Each of Linux's settings is one of the models'.
     #[test]
     fn linux_has_settings_of_tcp() {
-        let tables = ["cubic", "reno"].map(|model| tcp::built_in(model).tables());
-        let tcp = tables.iter().flatten().filter(|table| table.name == TCP_TABLE);
-        let keys: Vec<&str> = tcp.flat_map(|table| &table.settings).map(|setting| setting.key).collect();
+        let table = tcp_table();
         for key in linux().keys() {
-            assert!(keys.contains(&key.as_str()), "{key}");
+            assert!(table.settings.iter().any(|setting| setting.key == key), "{key}");
         }
     }
 }

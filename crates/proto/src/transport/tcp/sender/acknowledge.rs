@@ -81,6 +81,13 @@ impl<C: CongestionControl> TcpSender<C> {
     /// Interprets the acknowledgement.
     fn read(&self, now: Instant, unusual: &mut Unusual, ack: &Ack, sack: &SackBlocks, window_moved: bool) -> News {
         let mut news = News { acked: ack.cumulative - self.snd_una, sacked: 0, duplicate: false, dsack: None };
+        // Before what it SACKs, which was sent later: else a segment whose acknowledgement the receiver held back would seem
+        // overtaken (RFC 8985 section 6.2, step 3).
+        if news.acked > 0
+            && let Some(rack) = &mut unusual.rack
+        {
+            rack.on_acknowledged(now, ack.cumulative);
+        }
         if self.is(PERSIST) {
             // Answers to a probe: its byte does not count as sent yet.
         } else if self.config.sack {
@@ -117,9 +124,6 @@ impl<C: CongestionControl> TcpSender<C> {
         loss.scoreboard.advance(self.snd_una);
         if loss.overtaken.is_some_and(|overtaken| overtaken.end <= self.snd_una) {
             loss.forget_overtaken();
-        }
-        if let Some(rack) = &mut unusual.rack {
-            rack.on_acknowledged(now, self.snd_una);
         }
         // NewReno with a window full of holes: only the first partial acknowledgement restarts the timer (RFC 6582).
         if !self.config.sack && loss.phase == Phase::Fast && !loss.is_repaired(self.snd_una) {

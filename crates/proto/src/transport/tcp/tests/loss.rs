@@ -235,6 +235,17 @@ fn rack_repairs_a_lost_retransmission_without_a_timeout() {
     assert_eq!(without.sender.transport.statistics().timeouts, 1);
 }
 
+/// RFC 8985 section 6.2: an acknowledgement that was held back comes with the first SACK after a hole. It tells of no
+/// reordering, so the third SACKed segment begins the repair at once, and not a quarter of a round trip later.
+#[test]
+fn an_acknowledgement_held_back_is_no_reordering() {
+    let rack = TcpConfig { rack: true, ..config() };
+    let mut end = sender(&rack, TestController::fixed(10), 20 * MSS);
+    assert_eq!(answer(&mut end, us(20), 3, &[(4, 5)]), [10, 11, 12, 13]);
+    assert_eq!(answer(&mut end, us(21), 3, &[(4, 6)]), [14]);
+    assert_eq!(answer(&mut end, us(22), 3, &[(4, 7)])[0], 3);
+}
+
 #[test]
 fn rack_learns_to_bear_reordering() {
     // Every fifth packet is overtaken by a few others. Once reordering was seen, nothing is repeated.
