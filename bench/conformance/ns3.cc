@@ -2,7 +2,7 @@
 //
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
-// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold, TcpCubicOneForCredit and
+// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and
 // TcpNewRenoHalvingWindow, which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts,
 // ClassRoundRobinQueueDisc and WeightedClassesQueueDisc. Flows may be flexible (REFLEX, reflex.h).
 
@@ -14,7 +14,6 @@
 #include "ns3/point-to-point-module.h"
 #include "ns3/traffic-control-module.h"
 
-#include <cmath>
 #include <deque>
 #include <fstream>
 #include <iostream>
@@ -57,117 +56,6 @@ class TcpCubicHoldingThreshold : public TcpCubic
 };
 
 NS_OBJECT_ENSURE_REGISTERED(TcpCubicHoldingThreshold);
-
-// ns-3's CUBIC, but what was acknowledged while a segment cost more is worth one segment (Linux, tcp_cong_avoid_ai). In ns-3 it
-// pays for as many as it suffices for, one with each acknowledgement, so that the window follows the curve without delay.
-class TcpCubicOneForCredit : public TcpCubic
-{
-  public:
-    static TypeId GetTypeId()
-    {
-        static const TypeId type =
-            TypeId("TcpCubicOneForCredit").SetParent<TcpCubic>().AddConstructor<TcpCubicOneForCredit>();
-        return type;
-    }
-
-    void IncreaseWindow(Ptr<TcpSocketState> state, uint32_t acked) override
-    {
-        if (state->m_cWnd < state->m_ssThresh)
-        {
-            TcpCubic::IncreaseWindow(state, acked);
-            return;
-        }
-        const uint32_t window = state->GetCwndInSegments();
-        const uint32_t price = Price(window, acked);
-        uint32_t segments = m_credit >= price ? 1 : 0;
-        m_credit = (segments == 1 ? 0 : m_credit) + acked;
-        segments += m_credit / price;
-        m_credit %= price;
-        state->m_cWnd += segments * state->m_segmentSize;
-    }
-
-    void PktsAcked(Ptr<TcpSocketState> state, uint32_t acked, const Time& rtt) override
-    {
-        TcpCubic::PktsAcked(state, acked, rtt);
-        m_leastRtt = std::min(m_leastRtt, rtt);
-    }
-
-    uint32_t GetSsThresh(Ptr<const TcpSocketState> state, uint32_t inFlight) override
-    {
-        const uint32_t window = state->GetCwndInSegments();
-        m_largest = window < m_largest ? uint32_t(window * (1 + LEFT) / 2) : window;
-        m_epoch = Time::Min();
-        m_credit = 0;
-        return TcpCubic::GetSsThresh(state, inFlight);
-    }
-
-    void CongestionStateSet(Ptr<TcpSocketState> state, const TcpSocketState::TcpCongState_t next) override
-    {
-        TcpCubic::CongestionStateSet(state, next);
-        if (next == TcpSocketState::CA_LOSS)
-        {
-            m_largest = 0;
-        }
-    }
-
-    Ptr<TcpCongestionOps> Fork() override
-    {
-        return CopyObject<TcpCubicOneForCredit>(this);
-    }
-
-  private:
-    // CUBIC's C in segments per cubic second, what a loss leaves of the window, and eighths of a window for a segment of Reno's.
-    static constexpr double STEEPNESS = 0.4;
-    static constexpr double LEFT = 0.7;
-    static constexpr uint32_t RENO_EIGHTHS = 15;
-
-    // Acknowledged segments for one more, as in ns-3's TcpCubic::Update.
-    uint32_t Price(uint32_t window, uint32_t acked)
-    {
-        const Time now = Simulator::Now();
-        m_towardsReno += acked;
-        if (m_epoch == Time::Min())
-        {
-            m_epoch = now;
-            m_towardsReno = acked;
-            m_renoWindow = window;
-            m_origin = std::max(m_largest, window);
-            m_toOrigin = std::cbrt((m_origin - window) / STEEPNESS);
-        }
-        const double distance = (now + m_leastRtt - m_epoch).GetSeconds() - m_toOrigin;
-        const uint32_t away = uint32_t(STEEPNESS * std::abs(distance * distance * distance));
-        const uint32_t target = distance < 0 ? m_origin - away : m_origin + away;
-        uint32_t price = target > window ? window / (target - window) : 100 * window;
-        if (m_largest == 0)
-        {
-            price = std::min(price, 20U);
-        }
-        const uint32_t renoPrice = window * RENO_EIGHTHS / 8;
-        while (m_towardsReno > renoPrice)
-        {
-            m_towardsReno -= renoPrice;
-            m_renoWindow++;
-        }
-        if (m_renoWindow > window)
-        {
-            price = std::min(price, window / (m_renoWindow - window));
-        }
-        return std::max(price, 2U);
-    }
-
-    // Windows in segments; no loss has shown the largest while it is 0.
-    uint32_t m_largest = 0;
-    uint32_t m_origin = 0;
-    uint32_t m_renoWindow = 0;
-    uint32_t m_towardsReno = 0;
-    uint32_t m_credit = 0;
-    // Seconds.
-    double m_toOrigin = 0;
-    Time m_epoch = Time::Min();
-    Time m_leastRtt = Time::Max();
-};
-
-NS_OBJECT_ENSURE_REGISTERED(TcpCubicOneForCredit);
 
 // ns-3's NewReno, but a loss leaves half of the window (Linux). ns-3's leaves half of what is in flight without what was SACKed.
 class TcpNewRenoHalvingWindow : public TcpNewReno
