@@ -25,6 +25,8 @@ use crate::settings::{Range, ReadError, SettingValue, Text, Value, choice, choic
 use crate::time::{Instant, Span};
 use crate::{choices, settings};
 
+/// Steepness of the curve in segments per second cubed (RFC 9438 section 5.1).
+const C: f64 = 0.4;
 /// Least window in segments after a loss, and least ssthresh.
 const FLOOR_LOSS: f64 = 2.0;
 /// Least window in segments after a mark, and window after a timeout.
@@ -111,8 +113,6 @@ settings! {
         pub growth: Growth = Growth::Rfc9438 => [source: "RFC 9438; Linux, tcp_cubic.c"],
     }
     fixed {
-        /// Steepness of the curve in segments per second cubed (C), above 0. Default 0.4.
-        pub c: f64 = 0.4,
         /// With RFC 9406's `hystart`: segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
         pub hystart_burst_limit: u16 = 8
     }
@@ -160,7 +160,6 @@ pub struct Cubic {
     k: f64,
     /// Window that Reno would have (W_est).
     reno_window: f64,
-    c: f64,
     beta: f64,
     /// When the curve started, shifted by the time in which the window was not the limit; `None` outside of avoidance.
     epoch: Option<Instant>,
@@ -180,7 +179,6 @@ impl Cubic {
     pub fn new(config: CubicConfig, mss: u16) -> Self {
         assert!(mss > 0, "a segment holds at least one byte");
         assert!(config.initial_window > 0, "a window holds at least one segment");
-        assert!(config.c > 0.0 && config.c.is_finite(), "C lies above 0");
         assert!(config.beta > 0.0 && config.beta < 1.0, "beta lies in (0, 1)");
         let linux = (config.growth == Growth::Linux).then(LinuxGrowth::default);
         Self {
@@ -190,7 +188,6 @@ impl Cubic {
             cwnd_prior: 0.0,
             k: 0.0,
             reno_window: 0.0,
-            c: config.c,
             beta: if linux.is_some() { LinuxGrowth::beta(config.beta) } else { config.beta },
             epoch: None,
             last_ack: Instant::ZERO,
@@ -285,7 +282,7 @@ impl Cubic {
         let Some(linux) = &mut self.linux else { return };
         let packets = sample.acked.div_ceil(u64::from(self.mss));
         let distance = linux.ahead(elapsed).as_secs_f64() - self.k;
-        let target = self.plateau + LinuxGrowth::whole(self.c * distance * distance * distance);
+        let target = self.plateau + LinuxGrowth::whole(C * distance * distance * distance);
         self.reno_window += linux.reno_segments(self.cwnd, self.beta, packets);
         self.cwnd += linux.segments(self.cwnd, target, self.reno_window, packets);
     }
@@ -308,14 +305,14 @@ impl Cubic {
     /// W_cubic (RFC 9438 equation 1), `elapsed` after the curve's start.
     fn curve(&self, elapsed: Span) -> f64 {
         let distance = elapsed.as_secs_f64() - self.k;
-        self.c * distance * distance * distance + self.plateau
+        C * distance * distance * distance + self.plateau
     }
 
     fn start_epoch(&mut self, now: Instant) -> Instant {
         if self.start_on_plateau || self.cwnd >= self.plateau {
             self.plateau = self.cwnd;
         }
-        self.k = libm::cbrt((self.plateau - self.cwnd) / self.c);
+        self.k = libm::cbrt((self.plateau - self.cwnd) / C);
         self.reno_window = self.cwnd;
         if let Some(linux) = &mut self.linux {
             linux.on_epoch();

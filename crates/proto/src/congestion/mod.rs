@@ -10,7 +10,7 @@ mod algorithms;
 pub mod bounded;
 mod controller;
 pub mod cubic;
-mod cubic_linux;
+pub mod cubic_linux;
 pub mod dctcp;
 pub mod delay_history;
 mod foreign;

@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn transports_and_their_messages_stay_small() {
         assert!(size_of::<AnyTransport>() <= 368, "{} bytes", size_of::<AnyTransport>());
-        assert!(size_of::<PlainTcp>() <= 312, "{} bytes", size_of::<PlainTcp>());
+        assert!(size_of::<PlainTcp>() <= 304, "{} bytes", size_of::<PlainTcp>());
         assert_eq!(size_of::<Option<Event<AnyRequest>>>(), 32);
         assert!(size_of::<Command<AnyAnswer>>() <= 32);
         assert!(size_of::<Option<Event>>() <= 24 && size_of::<Command>() <= 16, "who asks nothing says less");

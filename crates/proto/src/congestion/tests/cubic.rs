@@ -23,7 +23,7 @@ fn path(rtt: Span) -> LossyPath {
 
 #[test]
 fn stays_small() {
-    assert!(size_of::<Cubic>() <= 176);
+    assert!(size_of::<Cubic>() <= 168);
 }
 
 /// RFC 9438 sections 4.6 and 4.8: beta of the flight; at least two segments on loss, one on a mark or timeout.

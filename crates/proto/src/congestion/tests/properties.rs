@@ -187,7 +187,7 @@ proptest! {
 
 #[test]
 fn any_controller_is_no_larger_than_the_largest() {
-    assert!(size_of::<AnyController>() <= 176);
+    assert!(size_of::<AnyController>() <= 168);
 }
 
 proptest! {
