@@ -2,9 +2,9 @@
 //
 // Everything of TCP and of queue disciplines that has an attribute in ns-3 is set by it on the command line, such as
 // --ns3::TcpCubic::HyStart=false. Each flow has a connection and a port of its own; its completion is when the receiver
-// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and
-// TcpNewRenoHalvingWindow, which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts,
-// ClassRoundRobinQueueDisc and WeightedClassesQueueDisc. Flows may be flexible (REFLEX, reflex.h).
+// has its last byte. Besides ns-3's congestion controls there are TcpCubicHoldingThreshold and TcpNewRenoHalvingWindow,
+// which a case can name; besides its queue disciplines there are LateFifoQueueDisc, for hosts, ClassRoundRobinQueueDisc and
+// WeightedClassesQueueDisc. Flows may be flexible (REFLEX, reflex.h).
 
 #include "reflex.h"
 
@@ -31,6 +31,18 @@ constexpr uint32_t SEGMENTS_PER_WRITE = 10;
 constexpr uint8_t TYPE_OF_SERVICE[] = {0x00, 0x08};
 constexpr uint32_t LOW_CLASS = 1;
 constexpr const char* BANDS = "0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1";
+
+std::vector<std::string>
+Words(const std::string& list)
+{
+    std::vector<std::string> words;
+    std::istringstream in(list);
+    for (std::string word; std::getline(in, word, ',');)
+    {
+        words.push_back(word);
+    }
+    return words;
+}
 
 // ns-3's CUBIC, but a further timeout of the same segment leaves ssthresh as it is (RFC 5681, section 3.1). ns-3's lowers it again.
 class TcpCubicHoldingThreshold : public TcpCubic
@@ -208,8 +220,7 @@ class WeightedClassesQueueDisc : public PrioQueueDisc
     void SetWeights(std::string list)
     {
         m_quanta.clear();
-        std::istringstream in(list);
-        for (std::string word; std::getline(in, word, ',');)
+        for (const auto& word : Words(list))
         {
             m_quanta.push_back(QUANTUM * std::stoul(word));
         }
@@ -267,18 +278,6 @@ struct Options
     double hostJitterMicroseconds = 0;
     uint32_t mss = 1448;
 };
-
-std::vector<std::string>
-Words(const std::string& list)
-{
-    std::vector<std::string> words;
-    std::istringstream in(list);
-    for (std::string word; std::getline(in, word, ',');)
-    {
-        words.push_back(word);
-    }
-    return words;
-}
 
 // A connection from one host to another. It counts what it sends again, and its timeouts. A flexible one follows REFLEX.
 class Flow
