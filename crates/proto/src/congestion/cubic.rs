@@ -9,13 +9,13 @@
 //! | beta | 0.7 (what remains) | RFC 9438 section 4.6 |
 //! | fast convergence | on | RFC 9438 section 4.7; off for flows that are alone |
 //! | HyStart | off | RFC 9438 section 4.10 recommends it: RFC 9406's, Linux's or ns-3's |
-//! | growth | RFC 9438's | Linux's (`net/ipv4/tcp_cubic.c`), which ns-3 has too, differs, see below |
+//! | growth | RFC 9438's | Linux's (`net/ipv4/tcp_cubic.c`) and ns-3's differ, see below |
 //!
 //! Choices where the RFC leaves room: avoidance adds (target − cwnd)/cwnd for each new acknowledgement (section 4.4),
 //! not for each segment as Linux does. Entering the Reno-friendly region never lowers the window. The curve starts with
 //! the first acknowledgement after recovery.
 //!
-//! Linux's growth is in [`cubic_linux`](super::cubic_linux).
+//! Linux's growth and ns-3's are in [`cubic_linux`](super::cubic_linux).
 
 use super::cubic_linux::LinuxGrowth;
 use super::hystart::{HyStart, HyStartConfig};
@@ -88,8 +88,10 @@ choices! {
     pub enum Growth {
         /// As the RFC says.
         Rfc9438 = "rfc9438",
-        /// As in Linux, and in ns-3, which copied it.
+        /// As in Linux.
         Linux = "linux",
+        /// As in ns-3, which copied Linux's but for the line of Reno.
+        Ns3 = "ns3",
     }
 }
 
@@ -109,8 +111,9 @@ settings! {
         /// With `hystart`: least rise of the round-trip time that counts. It has no effect where queues add less.
         pub hystart_threshold: Span = Span::from_ms(4) => [source: "RFC 9406"],
         /// How CUBIC's window grows, and what a timeout leaves: as in RFC 9438, or as in Linux, in whole segments, by at
-        /// least a twentieth in a round trip until a loss tells the largest window, and anew after a timeout.
-        pub growth: Growth = Growth::Rfc9438 => [source: "RFC 9438; Linux, tcp_cubic.c"],
+        /// least a twentieth in a round trip until a loss tells the largest window, and anew after a timeout. As in ns-3 it
+        /// grows so, too, but never as fast as Reno where the curve is slower.
+        pub growth: Growth = Growth::Rfc9438 => [source: "RFC 9438; Linux, tcp_cubic.c; ns-3, tcp-cubic.cc"],
     }
     fixed {
         /// With RFC 9406's `hystart`: segments that one acknowledgement may add, at least 1; `u16::MAX` is no limit. Default 8.
@@ -180,7 +183,11 @@ impl Cubic {
         assert!(mss > 0, "a segment holds at least one byte");
         assert!(config.initial_window > 0, "a window holds at least one segment");
         assert!(config.beta > 0.0 && config.beta < 1.0, "beta lies in (0, 1)");
-        let linux = (config.growth == Growth::Linux).then(LinuxGrowth::default);
+        let linux = match config.growth {
+            Growth::Rfc9438 => None,
+            Growth::Linux => Some(LinuxGrowth::new(Variant::Linux)),
+            Growth::Ns3 => Some(LinuxGrowth::new(Variant::Ns3)),
+        };
         Self {
             cwnd: f64::from(config.initial_window),
             ssthresh: f64::INFINITY,
@@ -188,7 +195,7 @@ impl Cubic {
             cwnd_prior: 0.0,
             k: 0.0,
             reno_window: 0.0,
-            beta: if linux.is_some() { LinuxGrowth::beta(config.beta) } else { config.beta },
+            beta: linux.map_or(config.beta, |linux| linux.beta(config.beta)),
             epoch: None,
             last_ack: Instant::ZERO,
             slow_start: config.slow_start(),
@@ -229,18 +236,19 @@ impl Cubic {
         }
     }
 
-    /// `tcp_slow_start`: all that was acknowledged counts as far as ssthresh. In Linux the rest counts in avoidance.
+    /// `tcp_slow_start`: all that was acknowledged counts as far as ssthresh. With Linux's growth the rest counts in avoidance.
     fn grow_to_ssthresh(&mut self, sample: &AckSample) {
-        if self.linux.is_none() {
+        let Some(linux) = self.linux else {
             self.grow(sample, sample.acked);
             self.cwnd = self.cwnd.min(self.ssthresh);
             return;
-        }
-        let packets = sample.acked.div_ceil(u64::from(self.mss));
-        let room = self.ssthresh - self.cwnd;
-        self.grow(sample, packets.min(room as u64) * u64::from(self.mss));
-        if packets as f64 > room {
-            self.avoidance(&AckSample { acked: (packets - room as u64) * u64::from(self.mss), ..*sample });
+        };
+        let mss = u64::from(self.mss);
+        let packets = sample.acked.div_ceil(mss);
+        let counts = linux.in_slow_start(packets, self.ssthresh - self.cwnd);
+        self.grow(sample, counts * mss);
+        if packets > counts {
+            self.avoidance(&AckSample { acked: (packets - counts) * mss, ..*sample });
         }
     }
 
@@ -360,7 +368,7 @@ impl Cubic {
         self.epoch = None;
         if let Some(linux) = &mut self.linux {
             self.plateau = 0.0;
-            *linux = LinuxGrowth::default();
+            linux.on_timeout();
         }
         if let SlowStart::Linux(hystart) = &mut self.slow_start {
             hystart.on_timeout(event.now, event.next);

@@ -1,5 +1,5 @@
 //! How CUBIC grows in Linux (`bictcp_update`, `bictcp_recalc_ssthresh` and `bictcp_reset` in `net/ipv4/tcp_cubic.c`), and in
-//! ns-3, which copied it: in whole segments.
+//! ns-3, which copied a part of it: in whole segments.
 //!
 //! | constant | value | name there |
 //! |---|---|---|
@@ -18,10 +18,18 @@
 //! - The curve is looked up a least round-trip time ahead, not a smoothed one.
 //!
 //! Not copied: Linux counts time in jiffies, and computes `cnt` anew after 1/32 s at the latest while the window stays.
-//! Acknowledged bytes are rounded up to segments, where Linux counts packets. In ns-3, what was acknowledged while the curve
-//! stood still pays for several segments, one with each acknowledgement.
+//! Acknowledged bytes are rounded up to segments, where Linux counts packets.
+//!
+//! ns-3's variant ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`):
+//! - It has no line of Reno. At datacenter round trips, where the curve stands still, the window does, too.
+//! - What was acknowledged while the curve stood still pays for several segments, one with each acknowledgement. A cut does
+//!   not take it away.
+//! - beta is not rounded. Slow start ends with a whole acknowledgement, beyond ssthresh.
+//!
+//! Not copied: ns-3 ignores round-trip times in the first 10 ms of a curve.
 
 use super::AckSample;
+use super::hystart_linux::Variant;
 use crate::time::Span;
 
 /// Acknowledged segments for one more: at least, at most while no loss has shown the largest window, and windows of them
@@ -42,19 +50,21 @@ pub(super) struct LinuxGrowth {
     least_rtt: Span,
     /// A loss has shown the curve's plateau (`last_max_cwnd` is not 0).
     plateau_is_known: bool,
-}
-
-impl Default for LinuxGrowth {
-    /// Before the first packet, and after a timeout.
-    fn default() -> Self {
-        Self { towards_reno: 0, towards_window: 0, least_rtt: Span::MAX, plateau_is_known: false }
-    }
+    variant: Variant,
 }
 
 impl LinuxGrowth {
+    /// Before the first packet.
+    pub(super) fn new(variant: Variant) -> Self {
+        Self { towards_reno: 0, towards_window: 0, least_rtt: Span::MAX, plateau_is_known: false, variant }
+    }
+
     /// What remains after a cut, where `beta` should.
-    pub(super) fn beta(beta: f64) -> f64 {
-        libm::round(beta * BETA_SCALE).clamp(1.0, BETA_SCALE - 1.0) / BETA_SCALE
+    pub(super) fn beta(&self, beta: f64) -> f64 {
+        match self.variant {
+            Variant::Linux => libm::round(beta * BETA_SCALE).clamp(1.0, BETA_SCALE - 1.0) / BETA_SCALE,
+            Variant::Ns3 => beta,
+        }
     }
 
     /// A distance from the plateau in whole segments, rounded towards it.
@@ -82,11 +92,30 @@ impl LinuxGrowth {
 
     /// A loss or a mark cuts the window.
     pub(super) fn on_cut(&mut self) {
-        (self.towards_window, self.plateau_is_known) = (0, true);
+        self.plateau_is_known = true;
+        if self.variant == Variant::Linux {
+            self.towards_window = 0;
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self) {
+        let counted = if self.variant == Variant::Ns3 { self.towards_window } else { 0 };
+        *self = Self { towards_window: counted, ..Self::new(self.variant) };
+    }
+
+    /// Of `packets` that are acknowledged in slow start, with `room` segments to ssthresh, those that count there.
+    pub(super) fn in_slow_start(&self, packets: u64, room: f64) -> u64 {
+        match self.variant {
+            Variant::Linux => packets.min(room as u64),
+            Variant::Ns3 => packets,
+        }
     }
 
     /// Segments that Reno's line gains where `packets` of a window of `cwnd` segments are acknowledged.
     pub(super) fn reno_segments(&mut self, cwnd: f64, beta: f64, packets: u64) -> f64 {
+        if self.variant == Variant::Ns3 {
+            return 0.0;
+        }
         // `beta_scale`: eighths of a window for a segment.
         let eighths = libm::floor(8.0 * (1.0 + beta) / (3.0 * (1.0 - beta)));
         let price = (libm::floor(cwnd * eighths / 8.0) as u32).max(1);
@@ -111,8 +140,14 @@ impl LinuxGrowth {
         self.pay(price.max(LEAST) as u32, packets)
     }
 
-    /// `tcp_cong_avoid_ai`
+    /// `tcp_cong_avoid_ai`; in ns-3 `IncreaseWindow`
     fn pay(&mut self, price: u32, packets: u64) -> f64 {
+        if self.variant == Variant::Ns3 {
+            self.towards_window = counted(self.towards_window, packets);
+            let pays = self.towards_window >= price;
+            self.towards_window -= if pays { price } else { 0 };
+            return f64::from(u8::from(pays));
+        }
         let mut segments = 0;
         if self.towards_window >= price {
             // Counted while a segment cost more: all of it is worth one.

@@ -165,7 +165,7 @@ fn slow_start(rtts_ms: &[u64]) -> Cubic {
     let config = CubicConfig { hystart: HyStartKind::Rfc9406, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let mut unacked = 0;
-    let mut acknowledge = |rtt_ms| {
+    let acknowledge = |rtt_ms| {
         unacked += SEGMENT;
         let rtt = Some(Span::from_ms(rtt_ms));
         cubic.on_ack(&AckSample { unacked, next: unacked + 10 * SEGMENT, rtt, ..ack(SEGMENT) });
@@ -393,4 +393,49 @@ fn linux_counts_what_is_left_of_slow_start_in_avoidance() {
     cubic.on_ack(&ack(79 * SEGMENT));
     assert_eq!((cubic.window(), cubic.ssthresh()), (70 * SEGMENT, 70 * SEGMENT));
     assert_eq!([9, 1].map(|segments| one_by_one(&mut cubic, segments)), [70, 71]);
+}
+
+/// By hand from ns-3's `TcpCubic::Update` and `IncreaseWindow`: a loss at 100 segments leaves 70, and the curve lasts
+/// cbrt(30 / 0.4) = 4.217 s. Just after, it is on its plateau, so that `w` segments gain one for each `w / (100 - w)`, rounded
+/// down. There the window stands still, without a line of Reno: 9,999 segments gain none. Where the curve is at 101 they pay
+/// for one, and where it is at 110 for nine, one with each acknowledgement.
+#[test]
+fn ns3_stands_still_where_the_curve_does_and_pays_later() {
+    let config = CubicConfig { initial_window: 100, growth: Growth::Ns3, ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config, MSS);
+    let acknowledge = |cubic: &mut Cubic, ms: u64, segments: u64| {
+        let now = Instant::ZERO.after(Span::from_ms(ms));
+        (0..segments).for_each(|_| cubic.on_ack(&AckSample { now, ..ack(SEGMENT) }));
+        cubic.window() / SEGMENT
+    };
+    cubic.on_congestion(&congestion(Cause::Loss, 60 * SEGMENT));
+    assert_eq!(cubic.window(), 70 * SEGMENT);
+    let start = acknowledge(&mut cubic, 0, 1);
+    assert_eq!(start, 70);
+    let to_plateau: u64 = (70..100).map(|window| window / (100 - window)).sum();
+    assert_eq!(acknowledge(&mut cubic, 4300, to_plateau - 2), 99);
+    assert_eq!(acknowledge(&mut cubic, 4300, 1), 100);
+    assert_eq!(acknowledge(&mut cubic, 4300, 9_999), 100);
+    assert_eq!(acknowledge(&mut cubic, 5_617, 1), 101);
+    assert_eq!(acknowledge(&mut cubic, 5_617, 1), 101);
+    assert_eq!(acknowledge(&mut cubic, 7_150, 9), 110);
+    // A cut leaves what was acknowledged: a second later the curve is at 95, 18 segments above.
+    cubic.on_congestion(&congestion(Cause::Loss, 110 * SEGMENT));
+    acknowledge(&mut cubic, 7_150, 1);
+    let after_cut = cubic.window() / SEGMENT;
+    assert!((77..=78).contains(&after_cut), "{after_cut}");
+    assert_eq!(acknowledge(&mut cubic, 8_150, 95 - after_cut), 95);
+    assert_eq!(acknowledge(&mut cubic, 8_150, 1), 95);
+}
+
+/// By hand: after a timeout each 20 segments gain one, as in Linux. Slow start takes a whole acknowledgement beyond ssthresh.
+#[test]
+fn ns3_counts_a_whole_acknowledgement_in_slow_start() {
+    let config = CubicConfig { initial_window: 100, growth: Growth::Ns3, ..CubicConfig::default() };
+    let mut cubic = Cubic::new(config, MSS);
+    cubic.on_congestion(&congestion(Cause::Timeout, 0));
+    assert_eq!((cubic.window(), cubic.ssthresh()), (SEGMENT, 70 * SEGMENT));
+    cubic.on_ack(&ack(79 * SEGMENT));
+    assert_eq!(cubic.window(), 80 * SEGMENT);
+    assert_eq!([19, 1, 19, 1].map(|segments| one_by_one(&mut cubic, segments)), [80, 81, 81, 82]);
 }

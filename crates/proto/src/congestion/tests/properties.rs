@@ -118,24 +118,23 @@ fn every_controller(mss: u16) -> Vec<AnyController> {
     let defaults = Algorithm::ALL.iter().map(|algorithm| algorithm.controller(mss));
     let linux = TcpLpConfig { delay_extremes: Extremes::Linux, ..TcpLpConfig::default() };
     let near = LedbatConfig { target: Span::from_us(100), slow_start: true, ..LedbatConfig::default() };
-    let [cubic, reno] = of_linux(mss);
-    let variants =
-        [Cubic::new(hystart, mss).into(), cubic, reno, TcpLp::new(linux, mss).into(), Ledbat::new(near, mss).into()];
-    defaults.chain(variants).collect()
+    let variants = [Cubic::new(hystart, mss).into(), TcpLp::new(linux, mss).into(), Ledbat::new(near, mss).into()];
+    defaults.chain(variants).chain(of_whole_segments(mss)).collect()
 }
 
-/// As the kernel's models have them.
-fn of_linux(mss: u16) -> [AnyController; 2] {
+/// As the kernel's models have them, and ns-3's CUBIC.
+fn of_whole_segments(mss: u16) -> [AnyController; 3] {
     let cubic = CubicConfig { hystart: HyStartKind::Linux, growth: Growth::Linux, ..CubicConfig::default() };
+    let ns3 = CubicConfig { hystart: HyStartKind::Ns3, growth: Growth::Ns3, ..cubic };
     let reno = RenoConfig { reno_growth: RenoGrowth::Linux, ..RenoConfig::default() };
-    [Cubic::new(cubic, mss).into(), Reno::new(reno, mss).into()]
+    [Cubic::new(cubic, mss).into(), Cubic::new(ns3, mss).into(), Reno::new(reno, mss).into()]
 }
 
 proptest! {
-    /// Linux's windows are whole segments, as long as binary numbers tell segments apart.
+    /// Linux's windows and ns-3's are whole segments, as long as binary numbers tell segments apart.
     #[test]
-    fn linux_has_whole_segments(mss in 1..=9000u16, operations in vec(operation(), 1..200)) {
-        for controller in of_linux(mss) {
+    fn linux_and_ns3_have_whole_segments(mss in 1..=9000u16, operations in vec(operation(), 1..200)) {
+        for controller in of_whole_segments(mss) {
             let mut driven = Driven { controller, now: Instant::ZERO, unacked: 0 };
             for &operation in &operations {
                 driven.apply(operation);
