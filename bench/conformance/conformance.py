@@ -3,8 +3,8 @@
 
 Usage: conformance.py PLIANT [--only CASE]... [--ours] [--list] [--pages]
 Runs the cases of cases.toml beside this file, writes docs/conformance.json and from it docs/conformance.md. With --only the
-other cases stay as they were recorded. With --ours only Pliant runs, and what the peers had stays as it was recorded; --pages
-only writes the page anew. Installs the peers with apt-get where they are
+other cases stay as they were recorded. With --ours only Pliant runs, also by changed settings of its own, and what the peers had
+stays as it was recorded; --pages only writes the page anew. Installs the peers with apt-get where they are
 missing. Scenarios, lists of flows and the peers' programs are left in target/conformance.
 """
 
@@ -628,6 +628,12 @@ RFCs and papers whose numbers, formulas or traces are a test's known answer, as 
     return head + "\n".join(lines) + "\n" + tail
 
 
+def of_peer(case):
+    """What of a case's description the peer's results depend on, and which measures they are."""
+    parts = [case, *case.get("switch", [])]
+    return [{key: value for key, value in part.items() if key not in ("pliant", "mechanism", "about", "switch")} for part in parts]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pliant", type=Path)
@@ -649,10 +655,13 @@ def main():
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {"cases": {}, "description": {"case": []}}
     # What was recorded of a case that is another one now is of no use.
     before = record["description"]
-    same = [
-        case["name"] for case in before["case"]
-        if case == cases.get(case["name"]) and before["peers"][case["peer"]] == description["peers"].get(case["peer"])
-    ]
+    def is_kept(case):
+        now, peer = cases.get(case["name"]), case["peer"]
+        if arguments.ours and now and (not arguments.only or case["name"] in arguments.only):
+            return of_peer(case) == of_peer(now) and before["peers"][peer]["options"] == description["peers"][peer]["options"]
+        return case == now and before["peers"][peer] == description["peers"].get(peer)
+
+    same = [case["name"] for case in before["case"] if is_kept(case)]
     again = [] if arguments.pages else arguments.only or list(cases)
     if stale := [name for name in cases if name in record["cases"] and name not in same and name not in again]:
         fail(f"{', '.join(stale)}: recorded from another description; `--only CASE` for each runs them again")

@@ -238,17 +238,16 @@ impl Cubic {
 
     /// `tcp_slow_start`: all that was acknowledged counts as far as ssthresh. With Linux's growth the rest counts in avoidance.
     fn grow_to_ssthresh(&mut self, sample: &AckSample) {
-        let Some(linux) = self.linux else {
+        if self.linux.is_none() {
             self.grow(sample, sample.acked);
             self.cwnd = self.cwnd.min(self.ssthresh);
             return;
-        };
-        let mss = u64::from(self.mss);
-        let packets = sample.acked.div_ceil(mss);
-        let counts = linux.in_slow_start(packets, self.ssthresh - self.cwnd);
-        self.grow(sample, counts * mss);
-        if packets > counts {
-            self.avoidance(&AckSample { acked: (packets - counts) * mss, ..*sample });
+        }
+        let packets = sample.acked.div_ceil(u64::from(self.mss));
+        let room = self.ssthresh - self.cwnd;
+        self.grow(sample, packets.min(room as u64) * u64::from(self.mss));
+        if packets as f64 > room {
+            self.avoidance(&AckSample { acked: (packets - room as u64) * u64::from(self.mss), ..*sample });
         }
     }
 

@@ -24,9 +24,11 @@
 //! - It has no line of Reno. At datacenter round trips, where the curve stands still, the window does, too.
 //! - What was acknowledged while the curve stood still pays for several segments, one with each acknowledgement. A cut does
 //!   not take it away.
-//! - beta is not rounded. Slow start ends with a whole acknowledgement, beyond ssthresh.
+//! - beta is not rounded.
 //!
-//! Not copied: ns-3 ignores round-trip times in the first 10 ms of a curve.
+//! Not copied: ns-3 ignores round-trip times in the first 10 ms of a curve. Its slow start takes a whole acknowledgement, beyond
+//! ssthresh, but of what was in flight at a timeout only what is acknowledged before the last of it, which a controller does not
+//! know.
 
 use super::AckSample;
 use super::hystart_linux::Variant;
@@ -101,14 +103,6 @@ impl LinuxGrowth {
     pub(super) fn on_timeout(&mut self) {
         let counted = if self.variant == Variant::Ns3 { self.towards_window } else { 0 };
         *self = Self { towards_window: counted, ..Self::new(self.variant) };
-    }
-
-    /// Of `packets` that are acknowledged in slow start, with `room` segments to ssthresh, those that count there.
-    pub(super) fn in_slow_start(&self, packets: u64, room: f64) -> u64 {
-        match self.variant {
-            Variant::Linux => packets.min(room as u64),
-            Variant::Ns3 => packets,
-        }
     }
 
     /// Segments that Reno's line gains where `packets` of a window of `cwnd` segments are acknowledged.
