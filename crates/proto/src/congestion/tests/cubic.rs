@@ -165,7 +165,7 @@ fn slow_start(rtts_ms: &[u64]) -> Cubic {
     let config = CubicConfig { hystart: HyStartKind::Rfc9406, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config, MSS);
     let mut unacked = 0;
-    let acknowledge = |rtt_ms| {
+    let mut acknowledge = |rtt_ms| {
         unacked += SEGMENT;
         let rtt = Some(Span::from_ms(rtt_ms));
         cubic.on_ack(&AckSample { unacked, next: unacked + 10 * SEGMENT, rtt, ..ack(SEGMENT) });
