@@ -172,6 +172,16 @@ settings! {
 }
 
 settings! {
+    /// What layering alone has.
+    #[derive(Clone, PartialEq, Debug)]
+    pub struct LayeredSettings {
+        /// Segments leave TCP as soon as the window allows it, and wait for credits in a queue, while their round-trip times and
+        /// timers run. Otherwise a segment is made when its credit arrives.
+        pub hold_queue: bool = CreditConfig::default().hold_queue => [source: "FlexPass's published simulator"],
+    }
+}
+
+settings! {
     /// What FlexPass alone has.
     #[derive(Clone, PartialEq, Debug)]
     pub struct FlexPassSettings {
@@ -200,6 +210,7 @@ settings! {
 struct Credits {
     common: CreditSettings,
     express_pass: Option<ExpressPassSettings>,
+    layered: Option<LayeredSettings>,
     flex_pass: Option<FlexPassSettings>,
 }
 
@@ -207,21 +218,24 @@ impl AnySettings for Credits {
     fn describe_all(&self) -> Vec<Description> {
         let mut all = CreditSettings::describe();
         all.extend(self.express_pass.iter().flat_map(|_| ExpressPassSettings::describe()));
+        all.extend(self.layered.iter().flat_map(|_| LayeredSettings::describe()));
         all.extend(self.flex_pass.iter().flat_map(|_| FlexPassSettings::describe()));
         all
     }
 
     fn get_value(&self, key: &str) -> Option<Option<Value>> {
         let express_pass = || self.express_pass.as_ref().and_then(|own| own.get(key));
+        let layered = || self.layered.as_ref().and_then(|own| own.get(key));
         let flex_pass = || self.flex_pass.as_ref().and_then(|own| own.get(key));
-        self.common.get(key).or_else(express_pass).or_else(flex_pass)
+        self.common.get(key).or_else(express_pass).or_else(layered).or_else(flex_pass)
     }
 
     fn set_value(&mut self, key: &str, value: &Value) -> Option<Result<(), ReadError>> {
-        let Self { common, express_pass, flex_pass } = self;
+        let Self { common, express_pass, layered, flex_pass } = self;
         let express_pass = || express_pass.as_mut().and_then(|own| own.set(key, value));
+        let layered = || layered.as_mut().and_then(|own| own.set(key, value));
         let flex_pass = || flex_pass.as_mut().and_then(|own| own.set(key, value));
-        common.set(key, value).or_else(express_pass).or_else(flex_pass)
+        common.set(key, value).or_else(express_pass).or_else(layered).or_else(flex_pass)
     }
 
     fn check_all(&self) -> Result<(), OutOfRange> {
@@ -247,6 +261,7 @@ impl Credits {
         Self {
             common,
             express_pass: (transport.name() == EXPRESS_PASS).then(ExpressPassSettings::default),
+            layered: (transport.name() == LAYERED).then(LayeredSettings::default),
             flex_pass: (transport.name() == FLEX_PASS).then_some(flex_pass),
         }
     }
@@ -290,6 +305,7 @@ impl Credits {
             scale_start: own.scale_start,
             early_stop: express_pass.early_stop,
             pacing_scale: own.pacing_scale,
+            hold_queue: self.layered.as_ref().is_some_and(|own| own.hold_queue),
             request_timeout: own.request_timeout,
             stop_timeout: own.stop_timeout,
             nack_interval: express_pass.nack_interval,

@@ -42,6 +42,9 @@ pub struct CreditConfig {
     /// The greatest credit rate of a flow, as a fraction of what its port lets through, in (0, 1]. Default 1. A value
     /// below 1 reproduces FlexPass's published simulator, whose receiver scales by the weight of the queue twice.
     pub pacing_scale: f64,
+    /// Under [`layering`](crate::transport::layering), whether segments leave TCP as soon as the window allows it, and wait for
+    /// credits in a queue (FlexPass's published simulator). Otherwise a segment is made when its credit arrives. Default false.
+    pub hold_queue: bool,
     /// A request is repeated after this time. A request for credits that stopped coming waits twice as long each time,
     /// up to `recovery_timeout`. Default 100 us.
     pub request_timeout: Span,
@@ -66,6 +69,7 @@ impl Default for CreditConfig {
             scale_start: false,
             early_stop: false,
             pacing_scale: 1.0,
+            hold_queue: false,
             request_timeout: Span::from_us(100),
             stop_timeout: Span::from_ms(1),
             nack_interval: Span::from_us(100),

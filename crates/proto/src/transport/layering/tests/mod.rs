@@ -18,7 +18,16 @@ fn path() -> Path {
 }
 
 fn pair_with(tcp: TcpConfig, forth: Path, back: Path) -> Pair<LayeredSender<Dctcp>, LayeredReceiver> {
-    let (config, tcp) = (Arc::new(CreditConfig::default()), Arc::new(tcp));
+    pair_of(CreditConfig::default(), tcp, forth, back)
+}
+
+fn pair_of(
+    config: CreditConfig,
+    tcp: TcpConfig,
+    forth: Path,
+    back: Path,
+) -> Pair<LayeredSender<Dctcp>, LayeredReceiver> {
+    let (config, tcp) = (Arc::new(config), Arc::new(tcp));
     let window = Dctcp::new(DctcpConfig::default(), tcp.mss);
     let sender = LayeredSender::new(Arc::clone(&config), TcpSender::new(Arc::clone(&tcp), window));
     let stream = Stream::named(1, "credits");
@@ -33,8 +42,9 @@ fn dctcp() -> TcpConfig {
 /// No data leaves without a credit: as many data packets as used credits, each with a credit's number of its own.
 #[test]
 fn every_packet_spends_a_credit() {
-    for handshake in [false, true] {
-        let mut pair = pair_with(TcpConfig { handshake, ..dctcp() }, path(), path());
+    for (handshake, hold_queue) in [(false, false), (true, false), (true, true)] {
+        let config = CreditConfig { hold_queue, ..CreditConfig::default() };
+        let mut pair = pair_of(config, TcpConfig { handshake, ..dctcp() }, path(), path());
         pair.transfer(500_000);
         assert!(pair.run_until(Instant::MAX));
         assert_eq!(pair.receiver.delivered(), 500_000);
@@ -67,6 +77,24 @@ fn data_waits_for_two_round_trips() {
     assert!((40..42).contains(&after_us), "{after_us} us");
 }
 
+/// A segment's round-trip time begins when it leaves TCP. With a hold queue that is when the flow starts, a round trip before the
+/// first credit.
+#[test]
+fn round_trips_begin_in_the_hold_queue() {
+    for hold_queue in [false, true] {
+        let mut pair = pair_of(CreditConfig { hold_queue, ..CreditConfig::default() }, dctcp(), path(), path());
+        pair.transfer(1_000);
+        assert!(pair.run_until(Instant::MAX));
+        let data = pair.sender.sent.iter().find_map(|sent| match sent.packet.body() {
+            Body::Scheduled { number, .. } => Some((sent.at, number)),
+            _ => None,
+        });
+        let (at, number) = data.expect("data was sent");
+        assert!(at > Instant::ZERO.after(Span::from_us(20)));
+        assert_eq!(number, ShortTime::of(if hold_queue { Instant::ZERO } else { at }).bits());
+    }
+}
+
 /// A window of one segment bounds the rate, whatever the credits: one packet per round trip.
 #[test]
 fn the_window_bounds_the_rate() {
@@ -84,7 +112,9 @@ proptest! {
 
     /// Whatever is lost on either way, every byte arrives once and in order, and both sides end.
     #[test]
-    fn every_byte_arrives_once(seed in any::<u64>(), forth in 0u64..200, back in 0u64..200, bytes in 1u64..150_000) {
+    fn every_byte_arrives_once(
+        seed in any::<u64>(), forth in 0u64..200, back in 0u64..200, bytes in 1u64..150_000, hold_queue in any::<bool>(),
+    ) {
         let bad = |name: &str, odds: u64| {
             let mut stream = Stream::named(seed, name);
             path().with_fate(move |_, now, _| {
@@ -92,7 +122,8 @@ proptest! {
                 if lose { Fate::Drop } else { Fate::Pass }
             })
         };
-        let mut pair = pair_with(dctcp(), bad("forth", forth), bad("back", back));
+        let config = CreditConfig { hold_queue, ..CreditConfig::default() };
+        let mut pair = pair_of(config, dctcp(), bad("forth", forth), bad("back", back));
         pair.transfer(bytes);
         prop_assert!(pair.run_until(Instant::ZERO.after(Span::from_secs(30))), "it ends");
         prop_assert_eq!(pair.receiver.delivered(), bytes);
