@@ -21,7 +21,8 @@
 //! Acknowledged bytes are rounded up to segments, where Linux counts packets.
 //!
 //! ns-3's variant ([`Variant::Ns3`]; 3.37, `tcp-cubic.cc`):
-//! - It has no line of Reno. At datacenter round trips, where the curve stands still, the window does, too.
+//! - It has no line of Reno, which later versions have. At datacenter round trips, where the curve stands still, the window
+//!   does, too.
 //! - What was acknowledged while the curve stood still pays for several segments, one with each acknowledgement. A cut does
 //!   not take it away.
 //! - beta is not rounded.

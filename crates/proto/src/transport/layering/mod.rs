@@ -7,8 +7,8 @@
 //! repaired after a stop, credits are requested again.
 //!
 //! The published simulator puts everything that the window allows into a hold queue, where timers already run and round-trip
-//! times begin ([`hold_queue`](CreditConfig::hold_queue)). Without it a segment is made when its credit arrives. The queue makes
-//! the flow faster beside TCP: a window of data, after which marks cut again, then includes what waits for credits.
+//! times begin ([`hold_queue`](CreditConfig::hold_queue)). Without it a segment is made when its credit arrives. With the
+//! queue a flow has slightly more beside TCP: a window of data, after which marks cut again, includes what waits for credits.
 //!
 //! Data on credits has no room for TCP's own time, which travels in the packet's number, in short form.
 
@@ -49,7 +49,14 @@ impl<C: CongestionControl> LayeredSender<C> {
     /// stops; data keeps TCP's class.
     pub fn new(config: Arc<CreditConfig>, tcp: TcpSender<C>) -> Self {
         assert_eq!(config.check(), Ok(()), "configurations are checked when they are read");
-        Self { config, requester: Requester::new(), credit: None, over: false, held: VecDeque::new(), tcp: Box::new(tcp) }
+        Self {
+            config,
+            requester: Requester::new(),
+            credit: None,
+            over: false,
+            held: VecDeque::new(),
+            tcp: Box::new(tcp),
+        }
     }
 
     /// The TCP sender below.
