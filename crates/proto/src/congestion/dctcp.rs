@@ -10,6 +10,7 @@
 //! | initial alpha | 1 | RFC 8257 section 4.2 |
 //! | cut at a loss | half | RFC 8257 section 3.4 |
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
+//! | growth while a cut is answered | yes | RFC 8257; Linux and ns-3 wait until it is, in their state CWR |
 //! | weight | 1 | this project: avoidance adds so many segments per round trip |
 //!
 //! The weight is no part of the RFC. At the same alpha a flow that adds w segments per round trip has w times the window (SIGCOMM 2010,
@@ -50,6 +51,9 @@ settings! {
         /// How a loss cuts the window: by half (`"halve"`), or by alpha/2 as a mark does (`"as-mark"`). A timeout sets ssthresh
         /// alike.
         pub loss_cut: LossCut = LossCut::Halve => [source: "RFC 8257; ns-3 until 2026: `\"as-mark\"`"],
+        /// After a mark's cut the window grows at once, on acknowledgements that echo no mark. Otherwise it stands until what was sent
+        /// before the cut is acknowledged.
+        pub cwr_growth: bool = true => [source: "RFC 8257; Linux, ns-3 (CWR): false"],
     }
     nested {
         /// Growth.
@@ -73,6 +77,9 @@ pub struct Dctcp {
     weight: f64,
     minimum_window: u16,
     loss_cut: LossCut,
+    cwr_growth: bool,
+    /// What was sent before the last cut by a mark ends here.
+    cut_end: u64,
 }
 
 impl Dctcp {
@@ -91,6 +98,8 @@ impl Dctcp {
             weight: 1.0,
             minimum_window: config.min_window,
             loss_cut: config.loss_cut,
+            cwr_growth: config.cwr_growth,
+            cut_end: 0,
         }
     }
 
@@ -149,14 +158,17 @@ impl CongestionControl for Dctcp {
         if sample.unacked > self.window_end {
             self.update_alpha(sample.next);
         }
-        if !sample.ece {
+        if !sample.ece && (self.cwr_growth || sample.unacked > self.cut_end) {
             self.reno.grow(sample, self.weight);
         }
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
         match event.cause {
-            Cause::Ecn => self.reno.cut_to(self.cut_by_alpha()),
+            Cause::Ecn => {
+                self.reno.cut_to(self.cut_by_alpha());
+                self.cut_end = event.next;
+            }
             Cause::Loss | Cause::Timeout => self.on_loss(event),
         }
     }

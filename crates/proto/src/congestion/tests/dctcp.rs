@@ -74,6 +74,24 @@ fn marks_stop_at_the_floor_and_never_raise_the_window() {
     assert_eq!(dctcp.window(), SEGMENT);
 }
 
+/// In Linux's state CWR the window of 9 segments stands for the 10 that were sent before the cut; the 9 after them add one.
+#[test]
+fn growth_may_wait_until_a_cut_is_answered() {
+    for (cwr_growth, after_ten, after_nineteen) in [(true, 10, 11), (false, 9, 10)] {
+        let config = DctcpConfig { initial_alpha: 0.2, cwr_growth, ..DctcpConfig::default() };
+        let mut dctcp = Dctcp::new(config, MSS);
+        let cut = congestion(Cause::Ecn, 10 * SEGMENT);
+        dctcp.on_congestion(&crate::congestion::Congestion { next: 10 * SEGMENT, ..cut });
+        let mut acknowledge = |from: u64, to: u64| {
+            for segment in from..=to {
+                dctcp.on_ack(&AckSample { unacked: segment * SEGMENT, next: 20 * SEGMENT, ..ack(SEGMENT) });
+            }
+            dctcp.window() / SEGMENT
+        };
+        assert_eq!((acknowledge(1, 10), acknowledge(11, 19)), (after_ten, after_nineteen), "{cwr_growth}");
+    }
+}
+
 /// In avoidance each acknowledged segment adds `weight / W` segments, so W² grows by twice the weight. The window is of whole segments.
 #[test]
 fn avoidance_adds_its_weight_each_window() {
