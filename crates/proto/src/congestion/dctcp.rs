@@ -10,7 +10,8 @@
 //! | initial alpha | 1 | RFC 8257 section 4.2 |
 //! | cut at a loss | half | RFC 8257 section 3.4 |
 //! | minimum window | 2 segments | Linux; 1 spares a queue that very many flows share |
-//! | growth while a cut is answered | yes | RFC 8257; Linux and ns-3 wait until it is, in their state CWR |
+//! | growth after a cut | at once | RFC 8257; Linux and ns-3 wait until what was sent before the cut is acknowledged (their state CWR) |
+//! | growth on acknowledgements with ECE | no | RFC 3168 section 6.1.2, which RFC 8257 leaves in force |
 //! | weight | 1 | this project: avoidance adds so many segments per round trip |
 //!
 //! The weight is no part of the RFC. At the same alpha a flow that adds w segments per round trip has w times the window (SIGCOMM 2010,
@@ -18,8 +19,8 @@
 //! with the power 1.2 of the weight. If the weight falls, the window falls with it at once, down to one segment. If it
 //! rises, slow start leads to the window that goes with it, without a burst.
 //!
-//! The window does not grow on acknowledgements with ECE (RFC 3168 section 6.1.2, which RFC 8257 leaves in force). The
-//! SIGCOMM 2010 paper (section 3.3) assumes that it does, so its steady state is a little higher.
+//! The SIGCOMM 2010 paper (section 3.3) assumes that the window grows on acknowledgements with ECE, so its steady state is a little
+//! higher ([`ece_growth`](DctcpConfig::ece_growth)).
 
 use super::reno::{Reno, RenoConfig};
 use super::{AckSample, Cause, Congestion, CongestionControl, EcnMode};
@@ -54,6 +55,8 @@ settings! {
         /// After a mark's cut the window grows at once, on acknowledgements that echo no mark. Otherwise it stands until what was sent
         /// before the cut is acknowledged.
         pub cwr_growth: bool = true => [source: "RFC 8257; Linux, ns-3 (CWR): false"],
+        /// The window grows on acknowledgements that echo a mark, too.
+        pub ece_growth: bool = false => [source: "RFC 3168 section 6.1.2; SIGCOMM 2010 and ns-2 (`old_ecn_`): true"],
     }
     nested {
         /// Growth.
@@ -78,6 +81,7 @@ pub struct Dctcp {
     minimum_window: u16,
     loss_cut: LossCut,
     cwr_growth: bool,
+    ece_growth: bool,
     /// What was sent before the last cut by a mark ends here.
     cut_end: u64,
 }
@@ -99,6 +103,7 @@ impl Dctcp {
             minimum_window: config.min_window,
             loss_cut: config.loss_cut,
             cwr_growth: config.cwr_growth,
+            ece_growth: config.ece_growth,
             cut_end: 0,
         }
     }
@@ -158,7 +163,7 @@ impl CongestionControl for Dctcp {
         if sample.unacked > self.window_end {
             self.update_alpha(sample.next);
         }
-        if !sample.ece && (self.cwr_growth || sample.unacked > self.cut_end) {
+        if (self.ece_growth || !sample.ece) && (self.cwr_growth || sample.unacked > self.cut_end) {
             self.reno.grow(sample, self.weight);
         }
     }

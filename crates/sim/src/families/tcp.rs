@@ -72,6 +72,9 @@ settings! {
         pub rto_after_lost_syn: Span = Span::from_secs(3) => [limits: "up to `max_rto`", source: "RFC 6298, 5.7"],
         /// Clock granularity G, the least value of 4 RTTVAR.
         pub granularity: Span = Span::from_us(1) => [source: "RFC 6298"],
+        /// Acknowledgements of data that was sent again are samples of the round-trip time, by their echoes. Otherwise, as without
+        /// timestamps, they are none (Karn's algorithm), and a backoff lasts until data is acknowledged that was sent once.
+        pub time_retransmissions: bool = true => [source: "RFC 7323; RFC 6298 section 3: false"],
         /// Packets that one acknowledgement may answer.
         pub ack_every: u8 = 2 => [range: Range::from(1).of("packet"), source: "RFC 5681"],
         /// Longest delay of an acknowledgement.
@@ -206,6 +209,7 @@ impl Window {
             max_ack_delay: own.delayed_ack,
             ecn: own.ecn.map_or(controller.ecn_mode(), EcnMode::from),
             one_way_delay: controller.needs_one_way_delay(),
+            time_retransmissions: own.time_retransmissions,
             rto,
             send_buffer: own.send_buffer.map(|bytes| bytes.0),
             receive_buffer: own.receive_buffer.map(|bytes| bytes.0),

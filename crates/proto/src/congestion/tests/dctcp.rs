@@ -92,6 +92,18 @@ fn growth_may_wait_until_a_cut_is_answered() {
     }
 }
 
+/// In slow start ten marked segments add ten where the SIGCOMM paper's growth is asked for.
+#[test]
+fn growth_on_marked_acknowledgements_must_be_asked_for() {
+    for (ece_growth, segments) in [(false, 10), (true, 20)] {
+        let mut dctcp = Dctcp::new(DctcpConfig { ece_growth, ..DctcpConfig::default() }, MSS);
+        for segment in 1..=10 {
+            dctcp.on_ack(&AckSample { unacked: segment * SEGMENT, next: 20 * SEGMENT, ece: true, ..ack(SEGMENT) });
+        }
+        assert_eq!(dctcp.window() / SEGMENT, segments);
+    }
+}
+
 /// In avoidance each acknowledged segment adds `weight / W` segments, so W² grows by twice the weight. The window is of whole segments.
 #[test]
 fn avoidance_adds_its_weight_each_window() {

@@ -69,6 +69,10 @@ pub struct TcpConfig {
     /// them](crate::congestion::CongestionControl::needs_one_way_delay) do not work without them. A receiver answers
     /// every sender that asks. Default false.
     pub one_way_delay: bool,
+    /// Whether an acknowledgement of data that was sent again is a sample of the round-trip time, too: its echo says which of
+    /// the two packets it answers (RFC 7323 section 4.1). Otherwise it is none, as without timestamps (Karn's algorithm, RFC
+    /// 6298 section 3), and a backoff lasts until data is acknowledged that was sent once. Default true.
+    pub time_retransmissions: bool,
     /// Bounds of the retransmission timeout.
     pub rto: RtoBounds,
     /// Most bytes that the sender holds, sent or not; `None` is no limit. Default `None`.
@@ -110,6 +114,7 @@ impl Default for TcpConfig {
             max_ack_delay: Span::from_us(500),
             ecn: EcnMode::Off,
             one_way_delay: false,
+            time_retransmissions: true,
             rto: RtoBounds::default(),
             send_buffer: None,
             receive_buffer: None,

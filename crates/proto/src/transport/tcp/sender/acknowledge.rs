@@ -119,8 +119,9 @@ impl<C: CongestionControl> TcpSender<C> {
             return None;
         }
         let timer = self.timer;
-        let rtt = self.advance(now, ack);
         let loss = &mut unusual.loss;
+        let timed = self.config.time_retransmissions || self.snd_una >= loss.sent_again_end;
+        let rtt = self.advance(now, &Ack { echo: ack.echo.filter(|_| timed), ..*ack });
         loss.scoreboard.advance(self.snd_una);
         if loss.overtaken.is_some_and(|overtaken| overtaken.end <= self.snd_una) {
             loss.forget_overtaken();

@@ -73,6 +73,8 @@ pub(super) struct Loss {
     /// SND.UNA at the last timeout.
     pub(super) timed_out: Option<u64>,
     pub(super) scoreboard: Scoreboard,
+    /// Nothing beyond was sent again.
+    pub(super) sent_again_end: u64,
     /// Until then, data sent before a move to a higher class does not count as lost.
     pub(super) overtaken: Option<Overtaken>,
     reordering: Reordering,
@@ -119,6 +121,7 @@ impl Loss {
 
     /// `range` is sent again.
     pub(super) fn on_sent_again(&mut self, range: ByteRange) {
+        self.sent_again_end = self.sent_again_end.max(range.end);
         if let Some(sent) = &mut self.reordering.sent_again
             && self.phase == Phase::Fast
         {

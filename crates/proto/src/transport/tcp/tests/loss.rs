@@ -32,6 +32,27 @@ fn the_first_segment_sent_again_restarts_the_timer() {
     }
 }
 
+/// Karn's algorithm (RFC 6298 section 3): the timeout that was backed off stays until data that was sent once is acknowledged.
+/// With timestamps the first acknowledgement after it is a sample.
+#[test]
+fn what_was_sent_again_may_be_no_sample() {
+    for time_retransmissions in [true, false] {
+        let mut end = sender(&TcpConfig { time_retransmissions, ..config() }, TestController::fixed(4), 20 * MSS);
+        let acknowledge = |end: &mut End<TcpSender<TestController>>, now: Instant, segments: u64| {
+            let echo = Some(now.before(Span::from_us(20)));
+            let body = Body::Ack { ack: segments * MSS, echo, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
+            end.feed(Input::Packet(now, Packet::new(Default::default(), 84, body), SackBlocks::EMPTY));
+            end.deadline.expect("a timer").at.since(now)
+        };
+        let rto = acknowledge(&mut end, us(20), 1);
+        end.feed(Input::Timeout(us(20).after(rto)));
+        // Segments 1 to 4 are sent again, 5 is new.
+        let now = us(40).after(rto);
+        let backed_off = [2, 5, 6].map(|segments| acknowledge(&mut end, now, segments) == rto.times(2));
+        assert_eq!(backed_off, [!time_retransmissions, !time_retransmissions, false]);
+    }
+}
+
 /// A retransmission is lost again: new data flows on as the pipe drains, and is SACKed. However much of it waits for
 /// the hole, the timeout reports no more than the window in flight, and ssthresh does not rise above it.
 #[test]

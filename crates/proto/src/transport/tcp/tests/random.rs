@@ -31,12 +31,13 @@ prop_compose! {
         ack_every in 1u8..4,
         ecn in prop_oneof![Just(EcnMode::Off), Just(EcnMode::Classic), Just(EcnMode::Accurate)],
         buffer in prop_oneof![Just(None), (256u64..30_000).prop_map(Some)],
-        (paced, one_way_delay, prr, adapts) in any::<(bool, bool, bool, bool)>(),
+        (paced, one_way_delay, prr, adapts, time_retransmissions) in any::<(bool, bool, bool, bool, bool)>(),
     ) -> TcpConfig {
         let pacing = paced.then(PacingFactors::default);
         let (rack, prr, adapt_to_reordering) = (sack && rack, sack && prr, sack && adapts);
         TcpConfig {
             sack, rack, prr, adapt_to_reordering, restart_timer: adapts, limited_transmit, handshake, ack_every, ecn, pacing, receive_buffer: buffer, one_way_delay,
+            time_retransmissions,
             ..config()
         }
     }
