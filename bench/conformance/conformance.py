@@ -508,6 +508,15 @@ def lasting(case, seconds):
     return {**case, "seconds": seconds, "flows": list(map(longer, case["flows"]))}
 
 
+def switches_of(case):
+    """Each with what it takes over from the one before it."""
+    switches = []
+    for switch in case.get("switch", []):
+        before = switches[-1] if switch.get("further") else {}
+        switches.append(merged({key: before[key] for key in ("pliant", "options", "seconds") if key in before}, switch))
+    return switches
+
+
 def side_by_side(case, defaults, seeds, pliant, done, switch=None, before=None):
     """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only. Of `before`,
     values of the same measures, the peer's stay."""
@@ -630,8 +639,8 @@ RFCs and papers whose numbers, formulas or traces are a test's known answer, as 
 
 def of_peer(case):
     """What of a case's description the peer's results depend on, and which measures they are."""
-    parts = [case, *case.get("switch", [])]
-    return [{key: value for key, value in part.items() if key not in ("pliant", "mechanism", "about", "switch")} for part in parts]
+    parts = [case, *switches_of(case)]
+    return [{key: value for key, value in part.items() if key not in ("pliant", "mechanism", "about", "switch", "further")} for part in parts]
 
 
 def main():
@@ -683,7 +692,7 @@ def main():
             for name, values in measures.items():
                 print(f"{case['name']:18} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
             switches = []
-            for number, switch in enumerate(case.get("switch", [])):
+            for number, switch in enumerate(switches_of(case)):
                 before = kept["switches"][number] if arguments.ours else None
                 found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch, before)
                 switches.append(found)
