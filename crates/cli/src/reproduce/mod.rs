@@ -47,7 +47,7 @@ Examples:
   pliant reproduce --ci
 
 Files in ./experiments/PAPER take the place of the papers that are part of the program; docs/experiments.md describes \
-them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was. Another build of the
+them. Finished runs are kept in --cache: the same command after Ctrl-C goes on where it was. Another build of the \
 program runs them anew.";
 
 /// The word for every paper there is.
