@@ -9,6 +9,9 @@ pub struct RtoBounds {
     pub granularity: Span,
     /// Least timeout. Default 1 ms, as in datacenters (1 to 10 ms); RFC 6298 (2.4) says 1 s.
     pub minimum: Span,
+    /// Whether SRTT takes an eighth of a sample (RFC 6298, 2.3). Otherwise it is the newest sample, as in ns-3 with 1 for
+    /// `RttMeanDeviation::Alpha`. Default true.
+    pub smooth: bool,
     /// Greatest timeout, also of backoff; at least 60 s (RFC 6298, 2.5). Default 60 s.
     pub maximum: Span,
     /// Timeout before the first sample. Default 10 ms; RFC 6298 (2.1) says 1 s.
@@ -22,6 +25,7 @@ impl RtoBounds {
     pub const DEFAULT: Self = Self {
         granularity: Span::from_us(1),
         minimum: Span::from_ms(1),
+        smooth: true,
         maximum: Span::from_secs(60),
         initial: Span::from_ms(10),
         after_lost_syn: Span::from_secs(3),
@@ -61,7 +65,7 @@ impl RttEstimator {
         } else {
             // RTTVAR first: it needs the old SRTT (RFC 6298, 2.3).
             self.variation = Span::from_ps((3 * variation + smoothed.abs_diff(rtt)) / 4);
-            self.smoothed = Span::from_ps((7 * smoothed + rtt) / 8);
+            self.smoothed = Span::from_ps(if bounds.smooth { (7 * smoothed + rtt) / 8 } else { rtt });
         }
         let margin = self.variation.times(4).max(bounds.granularity);
         self.rto = self.smoothed.plus(margin).max(bounds.minimum).min(bounds.maximum);
@@ -113,7 +117,20 @@ mod tests {
         maximum: Span::from_secs(60),
         initial: Span::from_secs(1),
         after_lost_syn: Span::from_secs(3),
+        smooth: true,
     };
+
+    /// 100 and 900 us: SRTT 200 us, or 900 us. The variation, 50 us and then 237.5 us, is the same.
+    #[test]
+    fn the_mean_may_be_the_newest_sample() {
+        for (smooth, smoothed) in [(true, 200), (false, 900)] {
+            let mut rtt = RttEstimator::new(&UNBOUNDED);
+            for sample in [100, 900] {
+                rtt.sample(&RtoBounds { smooth, ..UNBOUNDED }, Span::from_us(sample));
+            }
+            assert_eq!((rtt.smoothed(), rtt.variation()), (Span::from_us(smoothed), Span::from_ns(237_500)));
+        }
+    }
 
     #[test]
     fn variation_is_updated_before_the_mean() {

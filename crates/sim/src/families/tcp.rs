@@ -72,6 +72,8 @@ settings! {
         pub rto_after_lost_syn: Span = Span::from_secs(3) => [limits: "up to `max_rto`", source: "RFC 6298, 5.7"],
         /// Clock granularity G, the least value of 4 RTTVAR.
         pub granularity: Span = Span::from_us(1) => [source: "RFC 6298"],
+        /// The smoothed round-trip time takes an eighth of each sample. Otherwise it is the newest sample.
+        pub smooth_rtt: bool = true => [source: "RFC 6298, 2.3"],
         /// Acknowledgements of data that was sent again are samples of the round-trip time, by their echoes. Otherwise, as without
         /// timestamps, they are none (Karn's algorithm), and a backoff lasts until data is acknowledged that was sent once.
         pub time_retransmissions: bool = true => [source: "RFC 7323; RFC 6298 section 3: false"],
@@ -191,6 +193,7 @@ impl Window {
         rto.initial = own.initial_rto;
         rto.after_lost_syn = own.rto_after_lost_syn;
         rto.granularity = own.granularity;
+        rto.smooth = own.smooth_rtt;
         let config = TcpConfig {
             mss,
             wire: group.network.wire,

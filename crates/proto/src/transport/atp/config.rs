@@ -140,6 +140,7 @@ pub const DATACENTER_TIMER: RtoBounds = RtoBounds {
     maximum: Span::from_secs(1),
     initial: Span::from_ms(1),
     after_lost_syn: Span::from_ms(1),
+    ..RtoBounds::DEFAULT
 };
 
 /// Bounds of the tail timer in wide areas.
@@ -149,6 +150,7 @@ pub const WAN_TIMER: RtoBounds = RtoBounds {
     maximum: Span::from_secs(60),
     initial: Span::from_secs(1),
     after_lost_syn: Span::from_secs(1),
+    ..RtoBounds::DEFAULT
 };
 
 impl AtpConfig {
