@@ -512,6 +512,8 @@ def switches_of(case):
     """Each with what it takes over from the one before it."""
     switches = []
     for switch in case.get("switch", []):
+        if switch.get("further") and not switches:
+            fail(f"{case['name']}: the first switch has none before it to go further than")
         before = switches[-1] if switch.get("further") else {}
         switches.append(merged({key: before[key] for key in ("pliant", "options", "seconds") if key in before}, switch))
     return switches
