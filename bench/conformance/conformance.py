@@ -24,6 +24,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dumbbell import PATIENCE, Dumbbell
@@ -77,13 +78,21 @@ def fail(text):
     sys.exit(f"conformance.py: {text}")
 
 
-def run(command, **more):
+# Commands that run now, each in a thread that waits for it.
+RUNNING = set()
+
+
+def run(command, given=None):
     """Standard output of a command."""
     words = [str(word) for word in command]
-    process = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    pipes = {"stdin": subprocess.PIPE if given else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes) as process:
+        RUNNING.add(process)
+        out, error = process.communicate(given)
+    RUNNING.discard(process)
     if process.returncode != 0:
-        fail(f"{shlex.join(words)}: exit code {process.returncode}: {process.stderr.strip()}")
-    return process.stdout
+        fail(f"{shlex.join(words)}: exit code {process.returncode}: {error.strip()}")
+    return out
 
 
 def merged(under, over):
@@ -206,12 +215,15 @@ def scenario_of(case, settings, traffic, seed):
     return merged(base, {**own, "traffic": traffic})
 
 
-def run_pliant(case, settings, seed, pliant, place):
-    """The list of flows that it leaves is the peer's, too."""
-    scenario, out = place / "scenario.toml", place / "out"
+def write_scenario(case, settings, seed, place):
+    """The scenario and the list of flows, which is the peer's, too."""
     made = scenario_of(case, settings, traffic_of(case, settings, seed, place), seed)
-    scenario.write_text("".join(f"{key} = {toml_value(value)}\n" for key, value in made.items()))
-    run([pliant, "run", scenario, "--quiet", "--force", "--out", out])
+    (place / "scenario.toml").write_text("".join(f"{key} = {toml_value(value)}\n" for key, value in made.items()))
+
+
+def run_pliant(case, pliant, place):
+    out = place / "out"
+    run([pliant, "run", place / "scenario.toml", "--quiet", "--force", "--out", out])
     return read_output(case, out)
 
 
@@ -312,7 +324,7 @@ def run_ns3(case, options, seed, place, _):
 
 def prepare_ns2():
     ensure("ns2", lambda: shutil.which("ns"))
-    return "ns-2 " + run(["ns", "/dev/stdin"], input="puts [ns-version]").strip()
+    return "ns-2 " + run(["ns", "/dev/stdin"], given="puts [ns-version]").strip()
 
 
 def run_ns2(case, options, seed, place, _):
@@ -426,6 +438,7 @@ PEERS = {
     "Linux": (prepare_linux, run_linux), "ns-3": (prepare_ns3, run_ns3), "ns-2": (prepare_ns2, run_ns2),
     "quinn": (prepare_quinn, run_quinn),
 }
+SIMULATORS = ("ns-3", "ns-2")
 
 
 # Measures: name, unit, and how it is computed of a run of either side.
@@ -519,34 +532,59 @@ def switches_of(case):
     return switches
 
 
-def side_by_side(case, defaults, seeds, pliant, done, switch=None, before=None):
-    """Values of each measure, by seed, on both sides. `done` keeps results: most switches change one side only. Of `before`,
-    values of the same measures, the peer's stay."""
-    switch = switch or {}
-    case = lasting(case, switch.get("seconds", case["seconds"]))
-    settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
-    options = merged(merged(defaults["options"], case.get("options", {})), switch.get("options", {}))
-    names = switch.get("measures", case["measures"])
-    values = {name: {"pliant": [], "peer": []} for name in names}
-    for seed in range(1, seeds + 1):
-        place = WORK / case["name"].replace(" ", "-") / str(seed)
+class Part:
+    """A case as it is described, or with one of its switches."""
+
+    def __init__(self, case, defaults, number, switch):
+        self.case = lasting(case, switch.get("seconds", case["seconds"]))
+        self.settings = merged(merged(defaults["pliant"], case.get("pliant", {})), switch.get("pliant", {}))
+        self.options = merged(merged(defaults["options"], case.get("options", {})), switch.get("options", {}))
+        self.measures = switch.get("measures", case["measures"])
+        self.place = WORK / case["name"].replace(" ", "-") / (f"switch-{number}" if number else "as-described")
+
+    def key(self, side, seed):
+        """Parts with the same key have the same results: most switches change one side only."""
+        return json.dumps([seed, self.settings if side == "pliant" else self.options, self.case["seconds"], side])
+
+    def run(self, sides, seed, pliant):
+        """Results of some sides."""
+        place = self.place / str(seed)
         place.mkdir(parents=True, exist_ok=True)
-        flows = flows_of(case, seed)
-        # The list of flows that the peer reads is written with Pliant's scenario.
-        ours_key, theirs_key = json.dumps([seed, settings, case["seconds"]]), json.dumps([seed, options, case["seconds"], "peer"])
-        if ours_key not in done:
-            done[ours_key] = run_pliant(case, settings, seed, pliant, place)
-        for name in names:
-            values[name]["pliant"].append(round(measure(name, case, flows, done[ours_key]), 6))
-        if before:
-            continue
-        if theirs_key not in done:
-            done[theirs_key] = PEERS[case["peer"]][1](case, options, seed, place, pliant)
-        for name in names:
-            values[name]["peer"].append(round(measure(name, case, flows, done[theirs_key]), 6))
-    for name, kept in (before or {}).items():
-        values[name]["peer"] = kept["peer"]
-    return values
+        write_scenario(self.case, self.settings, seed, place)
+        found = {}
+        for side in sides:
+            ours = side == "pliant"
+            result = run_pliant(self.case, pliant, place) if ours else PEERS[self.case["peer"]][1](self.case, self.options, seed, place, pliant)
+            found[self.key(side, seed)] = result
+        return found
+
+
+def side_by_side(case, defaults, seeds, pliant, kept=None):
+    """Values of each measure by seed, on both sides: of the case, then of each switch. What the peer had in `kept`, which has the
+    same measures, stays. Peers that simulate run on all processors at once."""
+    parts = [Part(case, defaults, number, switch) for number, switch in enumerate([{}, *switches_of(case)])]
+    sides, every, taken, results = ["pliant"] if kept else ["pliant", "peer"], range(1, seeds + 1), set(), {}
+    pool = ThreadPoolExecutor(os.cpu_count() if case["peer"] in SIMULATORS else 1)
+    try:
+        under_way = []
+        for part in parts:
+            own = {seed: [side for side in sides if part.key(side, seed) not in taken] for seed in every}
+            taken |= {part.key(side, seed) for seed in every for side in sides}
+            under_way.append([pool.submit(part.run, own[seed], seed, pliant) for seed in every if own[seed]])
+        for number, (part, runs) in enumerate(zip(parts, under_way, strict=True)):
+            for done in runs:
+                results |= done.result()
+            values = {name: {side: [] for side in ("pliant", "peer")} for name in part.measures}
+            for side, seed, name in itertools.product(sides, every, part.measures):
+                value = measure(name, part.case, flows_of(part.case, seed), results[part.key(side, seed)])
+                values[name][side].append(round(value, 6))
+            for name, before in (kept[number] if kept else {}).items():
+                values[name]["peer"] = before["peer"]
+            yield values
+    finally:
+        for process in list(RUNNING):
+            process.kill()
+        pool.shutdown(cancel_futures=True)
 
 
 def verdict(values, tolerance, switched):
@@ -688,19 +726,15 @@ def main():
         versions = {peer: PEERS[peer][0]() for peer in peers}
         for case in wanted:
             defaults = description["peers"][case["peer"]]
-            done, seeds = {}, description["seeds"]
-            kept = record["cases"][case["name"]] if arguments.ours else {"measures": None, "switches": []}
-            measures = side_by_side(case, defaults, seeds, arguments.pliant, done, before=kept["measures"])
-            for name, values in measures.items():
-                print(f"{case['name']:18} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
-            switches = []
-            for number, switch in enumerate(switches_of(case)):
-                before = kept["switches"][number] if arguments.ours else None
-                found = side_by_side(case, defaults, seeds, arguments.pliant, done, switch, before)
-                switches.append(found)
-                print(f"  {switch['mechanism']}")
-                for name, values in found.items():
-                    print(f"  {'':16} {name:28} {side(values['pliant']):30} {side(values['peer']):30} {ratio(values):.3f}", flush=True)
+            kept = record["cases"][case["name"]] if arguments.ours else None
+            before = [kept["measures"], *kept["switches"]] if kept else None
+            tables = []
+            for values in side_by_side(case, defaults, description["seeds"], arguments.pliant, before):
+                print(f"  {switches_of(case)[len(tables) - 1]['mechanism']}" if tables else case["name"])
+                for name, row in values.items():
+                    print(f"  {name:32} {side(row['pliant']):30} {side(row['peer']):30} {ratio(row):.3f}", flush=True)
+                tables.append(values)
+            measures, *switches = tables
             record["cases"][case["name"]] = {"peer": versions.get(case["peer"]) or kept["peer"], "measures": measures, "switches": switches}
             RECORD.write_text(json.dumps(record, indent=1) + "\n")
     RECORD.write_text(json.dumps(record, indent=1) + "\n")
