@@ -41,7 +41,11 @@ fn what_was_sent_again_may_be_no_sample() {
         let acknowledge = |end: &mut End<TcpSender<TestController>>, now: Instant, segments: u64| {
             let echo = Some(now.before(Span::from_us(20)));
             let body = Body::Ack { ack: segments * MSS, echo, window: WINDOW_UNLIMITED, flags: AckFlags::NONE };
-            end.feed(Input::Packet(now, Packet::new(Default::default(), 84, body), SackBlocks::EMPTY));
+            end.feed(Input::Packet(
+                now,
+                Packet::new(crate::packet::TrafficClass::default(), 84, body),
+                SackBlocks::EMPTY,
+            ));
             end.deadline.expect("a timer").at.since(now)
         };
         let rto = acknowledge(&mut end, us(20), 1);
