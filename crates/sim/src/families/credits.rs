@@ -145,7 +145,7 @@ settings! {
         pub scale_start: bool = CreditConfig::default().scale_start => [],
         /// Greatest credit rate of a flow as a fraction of what its host's port lets through.
         pub pacing_scale: f64 = CreditConfig::default().pacing_scale => [
-            range: Range::above_to(0.0, 1.0), default: "1; `artifact`: the reserved share of the link once more"
+            range: Range::above_to(0.0, 1.0), default: "1; `flexpass` with `artifact`: the reserved share of the link once more"
         ],
         /// A request for credits is repeated after this.
         pub request_timeout: Span = CreditConfig::default().request_timeout => [range: Range::above(Span::ZERO)],
@@ -253,7 +253,10 @@ impl Credits {
         if variant == Variant::Artifact {
             (common.min_size, common.max_size) = (Bytes(78), Bytes(90));
             common.feedback = Feedback::Delivered;
-            common.pacing_scale = reserve.min(1.0);
+            // Of its agents only FlexPass's has the share a second time (`flexpass_beta_`).
+            if transport.name() == FLEX_PASS {
+                common.pacing_scale = reserve.min(1.0);
+            }
             flex_pass.max_window = Some(ARTIFACT_WINDOW);
             flex_pass.red_acks = true;
             flex_pass.proactive_ack_every = ARTIFACT_ACK_EVERY;
@@ -620,5 +623,21 @@ impl Endpoints for CreditEndpoints<'_> {
                 (sender, LayeredReceiver::new(config, greatest, stream, receiver)).into()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In FlexPass's published simulator two ExpressPass flows of 10 MB to one host of 40 Gbit/s, in a queue with half of the link, take 8.9 ms,
+    /// and one takes half of that: its credits are limited once. FlexPass's agent limits its own a second time.
+    #[test]
+    fn only_flexpass_paces_by_the_share_twice() {
+        let scale = |name| {
+            let transport = TransportName::find(name).unwrap();
+            Credits::built_in(transport, Variant::Artifact, 0.5).common.pacing_scale
+        };
+        assert_eq!([EXPRESS_PASS, LAYERED, FLEX_PASS].map(scale), [1.0, 1.0, 0.5]);
     }
 }
