@@ -575,9 +575,10 @@ def side_by_side(case, defaults, seeds, pliant, kept=None):
             for done in runs:
                 results |= done.result()
             values = {name: {side: [] for side in ("pliant", "peer")} for name in part.measures}
-            for side, seed, name in itertools.product(sides, every, part.measures):
-                value = measure(name, part.case, flows_of(part.case, seed), results[part.key(side, seed)])
-                values[name][side].append(round(value, 6))
+            for side, seed in itertools.product(sides, every):
+                flows, found = flows_of(part.case, seed), results[part.key(side, seed)]
+                for name in part.measures:
+                    values[name][side].append(round(measure(name, part.case, flows, found), 6))
             for name, before in (kept[number] if kept else {}).items():
                 values[name]["peer"] = before["peer"]
             yield values
@@ -728,9 +729,10 @@ def main():
             defaults = description["peers"][case["peer"]]
             kept = record["cases"][case["name"]] if arguments.ours else None
             before = [kept["measures"], *kept["switches"]] if kept else None
+            titles = [case["name"], *(f"  {switch['mechanism']}" for switch in case.get("switch", []))]
             tables = []
-            for values in side_by_side(case, defaults, description["seeds"], arguments.pliant, before):
-                print(f"  {switches_of(case)[len(tables) - 1]['mechanism']}" if tables else case["name"])
+            for title, values in zip(titles, side_by_side(case, defaults, description["seeds"], arguments.pliant, before), strict=True):
+                print(title)
                 for name, row in values.items():
                     print(f"  {name:32} {side(row['pliant']):30} {side(row['peer']):30} {ratio(row):.3f}", flush=True)
                 tables.append(values)

@@ -56,7 +56,7 @@ settings! {
         /// before the cut is acknowledged.
         pub cwr_growth: bool = true => [source: "RFC 8257; Linux, ns-3 (CWR): false"],
         /// The window grows on acknowledgements that echo a mark, too.
-        pub ece_growth: bool = false => [source: "RFC 3168 section 6.1.2; SIGCOMM 2010 and ns-2 (`old_ecn_`): true"],
+        pub ece_growth: bool = false => [source: "RFC 3168 section 6.1.2; SIGCOMM 2010: true"],
     }
     nested {
         /// Growth.
